@@ -1,0 +1,31 @@
+//! Rust-native TPU tensors: record operations, fuse them into programs, run them on the embedded host backend or on
+//! any device that a backend serves.
+//!
+//! Everything goes one way, whatever the mode, the front end or the device:
+//!
+//! ```text
+//! record  →  cut  →  key  →  cache  →  compile  →  run
+//! (tensor)  (lazy)   (lazy)   (lazy)   (runtime)   (runtime)
+//! ```
+//!
+//! `ARCHITECTURE.md` at the top of the repository is the map.
+
+pub mod device;
+pub mod dtype;
+pub mod error;
+pub mod ir;
+pub mod literal;
+pub mod location;
+#[cfg(any(feature = "reference", test))]
+pub mod reference;
+pub mod runtime;
+pub mod scalar;
+pub mod shape;
+
+pub use device::Device;
+pub use dtype::{Complex64, DType, Element, F8E4M3FN, F8E5M2};
+pub use error::{Error, ErrorKind, Result};
+pub use literal::Literal;
+pub use location::Location;
+pub use scalar::Scalar;
+pub use shape::{Dim, Shape};

@@ -1,0 +1,1 @@
+//! The embedded backend: pure Rust, always there.

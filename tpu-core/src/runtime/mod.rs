@@ -1,0 +1,140 @@
+//! What runs programs: backends, their buffers and executables.
+//!
+//! The lazy layer hands a backend a [`Graph`] and gets an [`Executable`]; it calls [`Executable::run`] from the
+//! device's executor, one program at a time, in order. A backend knows nothing of recording, cuts or caches.
+
+pub mod host;
+
+use crate::ir::{Graph, Type};
+use crate::literal::ScalarBytes;
+use crate::{Error, ErrorKind, Result};
+use std::any::Any;
+use std::fmt::Debug;
+use std::sync::Arc;
+
+/// A device family and the compiler for it.
+pub trait Backend: Send + Sync + Debug {
+    /// A short lower-case name, `host` or that of a plugin.
+    fn name(&self) -> &str;
+
+    /// How many devices it has.
+    fn device_count(&self) -> usize;
+
+    /// Whether an executable serves other sizes of the same program structure through [`Executable::resize`].
+    fn generic_in_sizes(&self) -> bool;
+
+    /// Compiles a program that `verify` accepts. Errors with [`ErrorKind::Unsupported`] when it holds an op that the
+    /// backend does not have.
+    fn compile(&self, graph: &Graph, options: CompileOptions) -> Result<Arc<dyn Executable>>;
+
+    /// Copies row-major little-endian elements to a device.
+    fn upload(&self, device: usize, ty: &Type, bytes: &[u8]) -> Result<Arc<dyn Buffer>>;
+
+    /// Memory of one device.
+    fn memory(&self, device: usize) -> MemoryStats;
+
+    /// Starts the peak of [`memory`](Self::memory) anew from what is in use.
+    fn reset_peak_memory(&self, device: usize);
+}
+
+/// How a program is compiled. Part of the cache key.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub struct CompileOptions {
+    /// Round bf16 and f16 values after every op, also inside fused groups.
+    pub strict_rounding: bool,
+}
+
+/// Memory of a device, in bytes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct MemoryStats {
+    /// Held by buffers that are alive.
+    pub in_use: usize,
+    /// The most `in_use` has been, temporaries of running programs included.
+    pub peak: usize,
+    /// Kept by the pool for reuse.
+    pub pooled: usize,
+    /// What an allocation must not exceed in sum with `in_use`, if there is a limit.
+    pub limit: Option<usize>,
+}
+
+/// A dense row-major value on a device.
+pub trait Buffer: Send + Sync + Debug + Any {
+    /// Element type and sizes.
+    fn ty(&self) -> &Type;
+
+    /// Copies all elements, row-major and little-endian, into `target`, whose length must be the value's bytes.
+    fn read(&self, target: &mut [u8]) -> Result<()>;
+
+    /// The concrete buffer, for the backend that made it.
+    fn into_any(self: Arc<Self>) -> Arc<dyn Any + Send + Sync>;
+}
+
+/// One argument of a run.
+#[derive(Debug)]
+pub enum Argument {
+    /// A buffer that stays as it is.
+    Shared(Arc<dyn Buffer>),
+    /// A buffer that the program may overwrite; the only reference to it.
+    Donated(Arc<dyn Buffer>),
+    /// A scalar.
+    Scalar(ScalarBytes),
+    /// What a run leaves in place of a donated buffer that it took.
+    Taken,
+}
+
+/// Results of a run.
+#[derive(Debug)]
+pub struct Outcome {
+    /// One buffer per result of the program.
+    pub results: Vec<Arc<dyn Buffer>>,
+    /// One number per check of the program: −1, or the first bad index.
+    pub checks: Vec<i32>,
+}
+
+/// What a run is expected to take. Estimates, for choosing between inline and queued execution and for statistics.
+#[derive(Clone, Copy, PartialEq, Debug, Default)]
+pub struct Cost {
+    /// Floating point operations.
+    pub flops: f64,
+    /// Bytes read and written.
+    pub bytes: f64,
+    /// Seconds.
+    pub seconds: f64,
+    /// Most bytes of temporaries and results alive at one time, arguments not counted.
+    pub peak_bytes: usize,
+}
+
+/// One kernel of an executable, for tests and tools that ask what was fused.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct KernelInfo {
+    /// What kind of kernel: `row_program`, `dot_general`, ….
+    pub kind: String,
+    /// StableHLO names of the ops inside, in order.
+    pub ops: Vec<String>,
+    /// Buffers read.
+    pub reads: usize,
+    /// Buffers written.
+    pub writes: usize,
+}
+
+/// A compiled program.
+pub trait Executable: Send + Sync + Debug {
+    /// Runs on one device and waits. Arguments are in the order of the program's parameters.
+    ///
+    /// If it fails, or a check fails, every donated argument is still in `arguments`, unchanged. If a check fails, the
+    /// results that do not depend on what it guards are right.
+    fn run(&self, device: usize, arguments: &mut [Argument]) -> Result<Outcome>;
+
+    /// The same program structure for the sizes of `graph`. Cheap beside compiling; only for backends that are
+    /// [generic in sizes](Backend::generic_in_sizes).
+    fn resize(&self, graph: &Graph) -> Result<Arc<dyn Executable>> {
+        let _ = graph;
+        Err(Error::new(ErrorKind::Internal, "resize", "is not available: the backend compiles each size by itself"))
+    }
+
+    /// What a run is expected to take.
+    fn cost(&self) -> Cost;
+
+    /// The kernels, in the order they run.
+    fn kernels(&self) -> Vec<KernelInfo>;
+}
