@@ -72,28 +72,24 @@ pub enum Kind {
 }
 
 /// `(dtype, PyTorch name, StableHLO name, bits, kind)`: one row per dtype.
-const TABLE: [(DType, &str, &str, u32, Kind); 16] = {
-    use DType::*;
-    use Kind::*;
-    [
-        (Bool, "bool", "i1", 8, Kind::Bool),
-        (U8, "uint8", "ui8", 8, Unsigned),
-        (U16, "uint16", "ui16", 16, Unsigned),
-        (U32, "uint32", "ui32", 32, Unsigned),
-        (U64, "uint64", "ui64", 64, Unsigned),
-        (I8, "int8", "i8", 8, Signed),
-        (I16, "int16", "i16", 16, Signed),
-        (I32, "int32", "i32", 32, Signed),
-        (I64, "int64", "i64", 64, Signed),
-        (F16, "float16", "f16", 16, Float),
-        (BF16, "bfloat16", "bf16", 16, Float),
-        (F32, "float32", "f32", 32, Float),
-        (F64, "float64", "f64", 64, Float),
-        (F8E4M3FN, "float8_e4m3fn", "f8E4M3FN", 8, Float),
-        (F8E5M2, "float8_e5m2", "f8E5M2", 8, Float),
-        (Complex64, "complex64", "complex<f32>", 64, Complex),
-    ]
-};
+const TABLE: [(DType, &str, &str, u32, Kind); 16] = [
+    (DType::Bool, "bool", "i1", 8, Kind::Bool),
+    (DType::U8, "uint8", "ui8", 8, Kind::Unsigned),
+    (DType::U16, "uint16", "ui16", 16, Kind::Unsigned),
+    (DType::U32, "uint32", "ui32", 32, Kind::Unsigned),
+    (DType::U64, "uint64", "ui64", 64, Kind::Unsigned),
+    (DType::I8, "int8", "i8", 8, Kind::Signed),
+    (DType::I16, "int16", "i16", 16, Kind::Signed),
+    (DType::I32, "int32", "i32", 32, Kind::Signed),
+    (DType::I64, "int64", "i64", 64, Kind::Signed),
+    (DType::F16, "float16", "f16", 16, Kind::Float),
+    (DType::BF16, "bfloat16", "bf16", 16, Kind::Float),
+    (DType::F32, "float32", "f32", 32, Kind::Float),
+    (DType::F64, "float64", "f64", 64, Kind::Float),
+    (DType::F8E4M3FN, "float8_e4m3fn", "f8E4M3FN", 8, Kind::Float),
+    (DType::F8E5M2, "float8_e5m2", "f8E5M2", 8, Kind::Float),
+    (DType::Complex64, "complex64", "complex<f32>", 64, Kind::Complex),
+];
 
 impl DType {
     /// Every dtype, in declaration order.
