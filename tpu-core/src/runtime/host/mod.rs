@@ -1,1 +1,3 @@
 //! The embedded backend: pure Rust, always there.
+
+pub(crate) mod kernels;

@@ -1,0 +1,87 @@
+//! Elements as the kernels compute with them.
+//!
+//! A [`Cell`] is a plain-memory element. Bools are stored as bytes, so they are the byte type [`Flag`] here.
+
+use crate::{Complex64, F8E4M3FN, F8E5M2};
+use bytemuck::{Pod, Zeroable};
+use half::{bf16, f16};
+
+/// A truth value as it lies in memory: 0 is false, everything else true; kernels write 0 and 1.
+#[derive(Clone, Copy, Default, Debug, Pod, Zeroable)]
+#[repr(transparent)]
+pub(super) struct Flag(u8);
+
+impl Flag {
+    /// The stored form.
+    pub(super) const fn new(value: bool) -> Self {
+        Self(value as u8)
+    }
+
+    /// The value.
+    pub(super) const fn get(self) -> bool {
+        self.0 != 0
+    }
+}
+
+impl PartialEq for Flag {
+    fn eq(&self, other: &Self) -> bool {
+        self.get() == other.get()
+    }
+}
+
+/// An element in memory.
+pub(super) trait Cell: Pod + Send + Sync + Default + PartialEq {
+    /// The number `index`, rounded or wrapped.
+    fn from_index(index: usize) -> Self;
+}
+
+macro_rules! cells {
+    ($($t:ty: |$i:ident| $from_index:expr;)*) => {$(
+        impl Cell for $t {
+            fn from_index($i: usize) -> Self { $from_index }
+        }
+    )*};
+}
+cells! {
+    Flag: |i| Self::new(i != 0);
+    u8: |i| i as Self; u16: |i| i as Self; u32: |i| i as Self; u64: |i| i as Self;
+    i8: |i| i as Self; i16: |i| i as Self; i32: |i| i as Self; i64: |i| i as Self;
+    f32: |i| i as Self; f64: |i| i as Self;
+    f16: |i| Self::from_f64(i as f64);
+    bf16: |i| Self::from_f64(i as f64);
+    F8E4M3FN: |i| Self::from_f32(i as f32);
+    F8E5M2: |i| Self::from_f32(i as f32);
+    Complex64: |i| Self::new(i as f32, 0.0);
+}
+
+/// Runs `$body` with `$T` standing for the cell type of `$dtype`.
+macro_rules! with_cell {
+    ($dtype:expr, $T:ident => $body:expr) => {{
+        macro_rules! arm {
+            ($t:ty) => {{
+                type $T = $t;
+                $body
+            }};
+        }
+        use $crate::DType as D;
+        match $dtype {
+            D::Bool => arm!($crate::runtime::host::kernels::cell::Flag),
+            D::U8 => arm!(u8),
+            D::U16 => arm!(u16),
+            D::U32 => arm!(u32),
+            D::U64 => arm!(u64),
+            D::I8 => arm!(i8),
+            D::I16 => arm!(i16),
+            D::I32 => arm!(i32),
+            D::I64 => arm!(i64),
+            D::F16 => arm!(half::f16),
+            D::BF16 => arm!(half::bf16),
+            D::F32 => arm!(f32),
+            D::F64 => arm!(f64),
+            D::F8E4M3FN => arm!($crate::F8E4M3FN),
+            D::F8E5M2 => arm!($crate::F8E5M2),
+            D::Complex64 => arm!($crate::Complex64),
+        }
+    }};
+}
+pub(super) use with_cell;

@@ -1,0 +1,143 @@
+//! Plain loops for every op that the fused row programs do not take: one kernel per op, dense operands in, dense
+//! results out.
+//!
+//! [`run`] is called from inside the thread pool. A kernel splits its work only when that pays, always by elements of
+//! the result, and combines elements in an order that does not depend on the split: the same bits for any number of
+//! threads.
+//!
+//! Types and attributes have passed the shape rules; a kernel still refuses what it does not know, with an error of
+//! kind `Internal`, rather than compute something else.
+
+mod cell;
+mod movement;
+mod source;
+mod split;
+mod strided;
+
+use crate::ir::{Op, Type};
+use crate::{Error, ErrorKind, Result, bail};
+use bytemuck::Pod;
+
+/// A dense row-major operand. Its bytes start on a 64-byte boundary.
+#[derive(Clone, Copy)]
+pub(crate) struct Operand<'a> {
+    /// What it is.
+    pub ty: &'a Type,
+    /// Its elements.
+    pub bytes: &'a [u8],
+}
+
+/// Memory for a dense row-major result: contents undefined before, wholly written after. Its bytes start on a 64-byte
+/// boundary.
+pub(crate) struct Target<'a> {
+    /// What it is.
+    pub ty: &'a Type,
+    /// Where its elements go.
+    pub bytes: &'a mut [u8],
+}
+
+impl<'a> Operand<'a> {
+    /// The elements as `T`, a plain type of the dtype's size.
+    fn cells<T: Pod>(&self) -> Result<&'a [T]> {
+        if self.bytes.is_empty() {
+            return Ok(&[]);
+        }
+        bytemuck::try_cast_slice(self.bytes).map_err(|_| misfit::<T>(self.ty, self.bytes))
+    }
+
+    /// The sizes of the axes.
+    fn sizes(&self) -> &'a [usize] {
+        self.ty.shape.sizes()
+    }
+}
+
+impl Target<'_> {
+    /// The elements as `T`, a plain type of the dtype's size.
+    fn cells<T: Pod>(&mut self) -> Result<&mut [T]> {
+        if self.bytes.is_empty() {
+            return Ok(&mut []);
+        }
+        let error = misfit::<T>(self.ty, self.bytes);
+        bytemuck::try_cast_slice_mut(self.bytes).map_err(|_| error)
+    }
+}
+
+fn misfit<T>(ty: &Type, bytes: &[u8]) -> Error {
+    let (n, size, align) = (bytes.len(), size_of::<T>(), align_of::<T>());
+    let message = format!("cannot read {ty} in {n} bytes as elements of {size} bytes on {align}-byte boundaries");
+    Error::new(ErrorKind::Internal, "host kernel", message)
+}
+
+/// The operands as an array, or an error that says how many there are.
+fn operands<'a, 'b, const N: usize>(op: &Op, list: &'b [Operand<'a>]) -> Result<&'b [Operand<'a>; N]> {
+    list.try_into().map_err(|_| {
+        Error::new(ErrorKind::Internal, op.name(), format!("requires {N} operands, got {}", list.len()))
+    })
+}
+
+/// The results as an array, or an error that says how many there are.
+fn results<'a, 'b, const N: usize>(op: &Op, list: &'b mut [Target<'a>]) -> Result<&'b mut [Target<'a>; N]> {
+    let message = format!("requires {N} results, got {}", list.len());
+    list.try_into().map_err(|_| Error::new(ErrorKind::Internal, op.name(), message))
+}
+
+/// Whether [`run`] has a kernel for `op`. Errors with [`ErrorKind::Unsupported`] by the op's name.
+pub(crate) fn supports(op: &Op) -> Result<()> {
+    match op {
+        Op::Constant(_)
+        | Op::Iota { .. }
+        | Op::BroadcastInDim { .. }
+        | Op::Reshape(_)
+        | Op::Transpose(_)
+        | Op::Slice { .. }
+        | Op::DynamicSlice { .. }
+        | Op::DynamicUpdateSlice
+        | Op::Pad { .. }
+        | Op::Concatenate { .. }
+        | Op::Reverse(_)
+        | Op::OptimizationBarrier => Ok(()),
+        _ => bail!(Unsupported, op.name(), "is not supported on host yet"),
+    }
+}
+
+/// Runs one op.
+pub(crate) fn run(op: &Op, inputs: &[Operand<'_>], outputs: &mut [Target<'_>]) -> Result<()> {
+    match op {
+        Op::Constant(literal) => source::constant(literal, results::<1>(op, outputs)?),
+        Op::Iota { axis, .. } => source::iota(*axis, results::<1>(op, outputs)?),
+        Op::BroadcastInDim { axes, .. } => {
+            let [x] = operands(op, inputs)?;
+            movement::broadcast(axes, x, results::<1>(op, outputs)?)
+        }
+        Op::Reshape(_) => {
+            let [x] = operands(op, inputs)?;
+            movement::copy(x, results::<1>(op, outputs)?)
+        }
+        Op::Transpose(permutation) => {
+            let [x] = operands(op, inputs)?;
+            movement::transpose(permutation, x, results::<1>(op, outputs)?)
+        }
+        Op::Slice { start, strides, .. } => {
+            let [x] = operands(op, inputs)?;
+            movement::slice(start, strides, x, results::<1>(op, outputs)?)
+        }
+        Op::DynamicSlice { .. } => movement::dynamic_slice(op, inputs, results::<1>(op, outputs)?),
+        Op::DynamicUpdateSlice => movement::dynamic_update_slice(op, inputs, results::<1>(op, outputs)?),
+        Op::Pad { low, interior, .. } => {
+            let [x, value] = operands(op, inputs)?;
+            movement::pad(low, interior, x, value, results::<1>(op, outputs)?)
+        }
+        Op::Concatenate { axis } => movement::concatenate(*axis, inputs, results::<1>(op, outputs)?),
+        Op::Reverse(axes) => {
+            let [x] = operands(op, inputs)?;
+            movement::reverse(axes, x, results::<1>(op, outputs)?)
+        }
+        Op::OptimizationBarrier => {
+            for (x, y) in inputs.iter().zip(outputs) {
+                y.bytes.copy_from_slice(x.bytes);
+            }
+            Ok(())
+        }
+        _ => supports(op),
+    }
+}
