@@ -70,9 +70,8 @@ fn misfit<T>(ty: &Type, bytes: &[u8]) -> Error {
 
 /// The operands as an array, or an error that says how many there are.
 fn operands<'a, 'b, const N: usize>(op: &Op, list: &'b [Operand<'a>]) -> Result<&'b [Operand<'a>; N]> {
-    list.try_into().map_err(|_| {
-        Error::new(ErrorKind::Internal, op.name(), format!("requires {N} operands, got {}", list.len()))
-    })
+    list.try_into()
+        .map_err(|_| Error::new(ErrorKind::Internal, op.name(), format!("requires {N} operands, got {}", list.len())))
 }
 
 /// The results as an array, or an error that says how many there are.
