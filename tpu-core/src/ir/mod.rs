@@ -23,6 +23,7 @@ mod build;
 mod graph;
 pub mod infer;
 pub mod op;
+pub mod support;
 
 pub use graph::{Block, BlockId, Check, Graph, Node, NodeId, Type, Value};
 pub use op::{

@@ -1,0 +1,151 @@
+//! Rules of matrix products and convolutions.
+
+use super::window::WindowAxis;
+use super::{Types, axis_set, exactly, per_axis, same_dtype, single, size, takes};
+use crate::ir::support::widens;
+use crate::ir::{ConvDims, DotDims, Op, Type};
+use crate::{DType, Result, Shape, ensure};
+
+pub(super) fn dot_general(op: &Op, operands: &[&Type], dims: &DotDims) -> Result<Types> {
+    let [lhs, rhs] = exactly(op, operands)?;
+    takes(op, "lhs", lhs)?;
+    same_dtype(op, ("lhs", lhs), ("rhs", rhs))?;
+    result_dtype(op, lhs.dtype, dims.result)?;
+    let mut lhs_used = axis_set(op, "lhs batch axes", &dims.lhs_batch, lhs.shape.rank())?;
+    lhs_used.add(op, "lhs batch and contracted axes", &dims.lhs_contract, lhs.shape.rank())?;
+    let mut rhs_used = axis_set(op, "rhs batch axes", &dims.rhs_batch, rhs.shape.rank())?;
+    rhs_used.add(op, "rhs batch and contracted axes", &dims.rhs_contract, rhs.shape.rank())?;
+    let pairs =
+        [("batch", &dims.lhs_batch, &dims.rhs_batch), ("contracted", &dims.lhs_contract, &dims.rhs_contract)];
+    for (name, left, right) in pairs {
+        ensure!(
+            left.len() == right.len(),
+            Axis,
+            op.name(),
+            "requires as many {name} axes of lhs as of rhs, got {left:?} and {right:?}"
+        );
+        for (&l, &r) in left.iter().zip(right) {
+            ensure!(
+                lhs.shape.size(l) == rhs.shape.size(r),
+                Shape,
+                op.name(),
+                "requires equal sizes of {name} axes, {l} of lhs and {r} of rhs, got lhs {lhs} and rhs {rhs}"
+            );
+        }
+    }
+    let batch = dims.lhs_batch.iter().map(|&axis| lhs.shape.size(axis));
+    let free_lhs = (0..lhs.shape.rank()).filter(|&axis| !lhs_used.contains(axis)).map(|axis| lhs.shape.size(axis));
+    let free_rhs = (0..rhs.shape.rank()).filter(|&axis| !rhs_used.contains(axis)).map(|axis| rhs.shape.size(axis));
+    let shape: Shape = batch.chain(free_lhs).chain(free_rhs).collect();
+    super::representable(op, &shape)?;
+    single(Type { dtype: dims.result, shape })
+}
+
+fn result_dtype(op: &Op, operand: DType, result: DType) -> Result<()> {
+    ensure!(
+        widens(operand, result),
+        DType,
+        op.name(),
+        "requires a result of the operands' dtype or a wider one of its kind, got {result} from {operand}"
+    );
+    Ok(())
+}
+
+pub(super) fn convolution(op: &Op, operands: &[&Type], dims: &ConvDims) -> Result<Types> {
+    let [input, kernel] = exactly(op, operands)?;
+    takes(op, "input", input)?;
+    same_dtype(op, ("input", input), ("kernel", kernel))?;
+    result_dtype(op, input.dtype, dims.result)?;
+    axes_cover(op, dims, input, kernel)?;
+    let batch = input.shape.size(dims.input_batch);
+    let features = kernel.shape.size(dims.kernel_output_feature);
+    groups_divide(op, dims, input, kernel)?;
+    let spatial = dims.input_spatial.len();
+    let mut sizes = vec![0; spatial + 2];
+    sizes[dims.output_batch] = batch / dims.batch_groups;
+    sizes[dims.output_feature] = features;
+    for i in 0..spatial {
+        let along = WindowAxis {
+            size: kernel.shape.size(dims.kernel_spatial[i]),
+            stride: dims.strides[i],
+            base_dilation: dims.input_dilation[i],
+            window_dilation: dims.kernel_dilation[i],
+            padding: dims.padding[i],
+        };
+        sizes[dims.output_spatial[i]] = along.windows(op, i, input.shape.size(dims.input_spatial[i]))?;
+    }
+    single(Type { dtype: dims.result, shape: sizes.into() })
+}
+
+/// That the axis numbers name each axis of input, kernel and output once, and that lists are per spatial axis.
+fn axes_cover(op: &Op, dims: &ConvDims, input: &Type, kernel: &Type) -> Result<()> {
+    let rank = input.shape.rank();
+    ensure!(rank >= 2, Shape, op.name(), "requires an input of at least 2 axes, got {input}");
+    ensure!(
+        kernel.shape.rank() == rank,
+        Shape,
+        op.name(),
+        "requires input and kernel of one rank, got input {input} and kernel {kernel}"
+    );
+    let spatial = rank - 2;
+    let covers = [
+        ("input axes", [dims.input_batch, dims.input_feature], &dims.input_spatial),
+        ("kernel axes", [dims.kernel_input_feature, dims.kernel_output_feature], &dims.kernel_spatial),
+        ("output axes", [dims.output_batch, dims.output_feature], &dims.output_spatial),
+    ];
+    for (name, two, rest) in covers {
+        ensure!(
+            rest.len() == spatial,
+            Value,
+            op.name(),
+            "requires {spatial} spatial {name}, got {rest:?} for input {input}"
+        );
+        axis_set(op, name, &two, rank)?.add(op, name, rest, rank)?;
+    }
+    per_axis(op, "strides", &dims.strides, spatial)?;
+    per_axis(op, "paddings", &dims.padding, spatial)?;
+    per_axis(op, "input dilations", &dims.input_dilation, spatial)?;
+    per_axis(op, "kernel dilations", &dims.kernel_dilation, spatial)?;
+    per_axis(op, "reversals", &dims.reversal, spatial)
+}
+
+fn groups_divide(op: &Op, dims: &ConvDims, input: &Type, kernel: &Type) -> Result<()> {
+    let (groups, batch_groups) = (dims.feature_groups, dims.batch_groups);
+    for (name, count) in [("feature groups", groups), ("batch groups", batch_groups)] {
+        let range = 1..=i64::MAX as usize;
+        ensure!(range.contains(&count), Value, op.name(), "requires {name} from 1 to 2^63 - 1, got {count}");
+    }
+    ensure!(
+        groups == 1 || batch_groups == 1,
+        Value,
+        op.name(),
+        "requires one of feature groups and batch groups to be 1, got {groups} and {batch_groups}"
+    );
+    let batch = input.shape.size(dims.input_batch);
+    ensure!(
+        batch.is_multiple_of(batch_groups),
+        Shape,
+        op.name(),
+        "requires a batch divisible by {batch_groups} batch groups, got {batch} of input {input}"
+    );
+    let per_group = kernel.shape.size(dims.kernel_input_feature);
+    let features = input.shape.size(dims.input_feature);
+    let expected = size(op, dims.input_feature, per_group as i128 * groups as i128)?;
+    ensure!(
+        features == expected,
+        Shape,
+        op.name(),
+        "requires input features equal to kernel input features times {groups} groups, got input {input} and kernel \
+         {kernel}"
+    );
+    let outputs = kernel.shape.size(dims.kernel_output_feature);
+    for (name, count) in [("feature", groups), ("batch", batch_groups)] {
+        ensure!(
+            outputs.is_multiple_of(count),
+            Shape,
+            op.name(),
+            "requires output features divisible by {count} {name} groups, got {outputs} of kernel {kernel}"
+        );
+    }
+    Ok(())
+}
