@@ -15,8 +15,7 @@ pub(super) fn dot_general(op: &Op, operands: &[&Type], dims: &DotDims) -> Result
     lhs_used.add(op, "lhs batch and contracted axes", &dims.lhs_contract, lhs.shape.rank())?;
     let mut rhs_used = axis_set(op, "rhs batch axes", &dims.rhs_batch, rhs.shape.rank())?;
     rhs_used.add(op, "rhs batch and contracted axes", &dims.rhs_contract, rhs.shape.rank())?;
-    let pairs =
-        [("batch", &dims.lhs_batch, &dims.rhs_batch), ("contracted", &dims.lhs_contract, &dims.rhs_contract)];
+    let pairs = [("batch", &dims.lhs_batch, &dims.rhs_batch), ("contracted", &dims.lhs_contract, &dims.rhs_contract)];
     for (name, left, right) in pairs {
         ensure!(
             left.len() == right.len(),

@@ -91,13 +91,7 @@ pub(super) fn transpose(op: &Op, operands: &[&Type], permutation: &[usize]) -> R
     single(Type { dtype: x.dtype, shape: permutation.iter().map(|&axis| x.shape.size(axis)).collect() })
 }
 
-pub(super) fn slice(
-    op: &Op,
-    operands: &[&Type],
-    start: &[usize],
-    limit: &[usize],
-    strides: &[usize],
-) -> Result<Types> {
+pub(super) fn slice(op: &Op, operands: &[&Type], start: &[usize], limit: &[usize], strides: &[usize]) -> Result<Types> {
     let [x] = exactly(op, operands)?;
     let rank = x.shape.rank();
     per_axis(op, "start indices", start, rank)?;
