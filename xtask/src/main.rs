@@ -1,2 +1,100 @@
-//! xtask
-fn main() {}
+//! Everything a developer types: `cargo xtask test`, `data`, `peers`, `bench`, `fuzz`, `size`, `ci`.
+//!
+//! Needs only cargo; `data`, `peers` and `bench` also need Python 3.11 with pip. Each command says what it does, and
+//! fails with the name of the part that failed.
+#![allow(clippy::print_stdout, clippy::print_stderr, reason = "a program that talks to its user")]
+
+mod bench;
+mod ci;
+mod data;
+mod fuzz;
+mod peers;
+mod process;
+mod protocol;
+mod size;
+mod source;
+mod test;
+mod workspace;
+
+use clap::{Parser, Subcommand};
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+#[derive(Parser)]
+#[command(name = "cargo xtask", about = "Everything a developer types", disable_help_subcommand = true)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Run every test: unit, integration and doc tests, the examples in short form, a moment of each fuzz target
+    Test {
+        /// The long sweeps: 10,000 random graphs instead of 500, a minute of each fuzz target
+        #[arg(long)]
+        full: bool,
+    },
+    /// Fetch a data set into target/data (needs Python 3.11 with pip)
+    Data {
+        /// Which one
+        name: data::Name,
+    },
+    /// Make target/peers, a Python environment with PyTorch for comparisons (downloads about 5 GB)
+    Peers,
+    /// Run the criterion benches, then each comparison with PyTorch, interleaved in one run
+    Bench {
+        /// Only benches and comparisons with this in their name
+        name: Option<String>,
+        /// A Python with torch, numpy and safetensors, instead of the one in target/peers
+        #[arg(long)]
+        python: Option<PathBuf>,
+        /// Alternations per comparison
+        #[arg(long, default_value_t = 15)]
+        rounds: usize,
+        /// Only the comparisons, no criterion benches
+        #[arg(long)]
+        peers_only: bool,
+    },
+    /// Run a fuzz target for a while
+    Fuzz {
+        /// A program of the package in fuzz/
+        name: String,
+        /// How long
+        #[arg(long, default_value_t = 60)]
+        seconds: u64,
+        /// Where the generator starts; a failure prints the seed that repeats it
+        #[arg(long)]
+        seed: Option<u64>,
+    },
+    /// Print lines, operations and dependencies per crate
+    Size {
+        /// Also time a cold release build of tpu-autograd with its dependencies
+        #[arg(long)]
+        build: bool,
+    },
+    /// What continuous integration checks after the tests: format, lints, docs, packages, machine names, size
+    Ci,
+}
+
+/// The outcome of a command: the message says what was wanted and what happened instead.
+type Result<T = ()> = std::result::Result<T, String>;
+
+fn main() -> ExitCode {
+    let outcome = match Cli::parse().command {
+        Command::Test { full } => test::run(full),
+        Command::Data { name } => data::run(name),
+        Command::Peers => peers::make(),
+        Command::Bench { name, python, rounds, peers_only } => bench::run(name.as_deref(), python, rounds, peers_only),
+        Command::Fuzz { name, seconds, seed } => fuzz::run(&name, seconds, seed),
+        Command::Size { build } => size::run(build),
+        Command::Ci => ci::run(),
+    };
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(message) => {
+            eprintln!("cargo xtask: {message}");
+            ExitCode::FAILURE
+        }
+    }
+}

@@ -1,0 +1,1 @@
+"""Stands in for the build tool of that name; see build_meta.py."""
