@@ -23,6 +23,8 @@ mod build;
 mod graph;
 pub mod infer;
 pub mod op;
+#[cfg(any(test, feature = "reference"))]
+pub mod samples;
 pub mod support;
 
 pub use graph::{Block, BlockId, Check, Graph, Node, NodeId, Type, Value};

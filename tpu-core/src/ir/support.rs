@@ -1,7 +1,7 @@
 //! Which dtypes each operation takes: the table that `infer` consults and that [`render`] shows.
 //!
-//! The dtype of an operation here is that of the operand that carries the data: the first one, of `select` the
-//! second, of a source the result's. It is what StableHLO allows, less what PyTorch gives no meaning to. The 8-bit
+//! The dtype of an operation here is that of the operand that carries the data: the first one, of `select`,
+//! `clamp` and `case` the second, of a source the result's. It is what StableHLO allows, less what PyTorch gives no meaning to. The 8-bit
 //! floats are for storage: they convert, move, compare and multiply matrices into a wider type, nothing else.
 
 use super::op::{BinaryOp, Comparison, FftKind, Op, Reducer, UnaryOp};
@@ -147,8 +147,7 @@ pub fn dtypes(op: &Op) -> DTypes {
         Op::Fft { kind: FftKind::Rfft, .. } => DTypes::of(&[DType::F32]),
         Op::Fft { kind: FftKind::Fft | FftKind::Ifft | FftKind::Irfft, .. } => DTypes::COMPLEX,
         Op::Cholesky { .. } | Op::TriangularSolve { .. } | Op::Qr | Op::Eigh | Op::Lu => DTypes::SOLVER,
-        Op::While { .. } => DTypes::ALL,
-        Op::Case { .. } => DTypes::of(&[DType::I32]),
+        Op::While { .. } | Op::Case { .. } => DTypes::ALL,
         Op::AllReduce { kind, .. } | Op::ReduceScatter { kind, .. } => reducer(*kind),
         Op::AllGather { .. } | Op::AllToAll { .. } | Op::CollectivePermute { .. } => DTypes::ALL,
         Op::ReplicaId | Op::PartitionId => DTypes::of(&[DType::U32]),
