@@ -1,7 +1,9 @@
 //! Elements as the kernels compute with them.
 //!
-//! A [`Cell`] is a plain-memory element. Bools are stored as bytes, so they are the byte type [`Flag`] here.
+//! A [`Cell`] is an element as it lies in memory. It is widened before arithmetic and narrowed after: the 16- and 8-bit
+//! floats compute in `f32`, everything else as itself. Bools are stored as bytes, so they are the byte type [`Flag`].
 
+use super::wide::Wide;
 use crate::{Complex64, F8E4M3FN, F8E5M2};
 use bytemuck::{Pod, Zeroable};
 use half::{bf16, f16};
@@ -31,27 +33,66 @@ impl PartialEq for Flag {
 
 /// An element in memory.
 pub(super) trait Cell: Pod + Send + Sync + Default + PartialEq {
+    /// What it computes as.
+    type Wide: Wide;
+
+    /// The same value.
+    fn widen(self) -> Self::Wide;
+
+    /// Rounded to nearest.
+    fn narrow(wide: Self::Wide) -> Self;
+
+    /// The same for the bounds of the wide type: infinities become the largest number where there are none.
+    fn narrow_bound(wide: Self::Wide) -> Self {
+        Self::narrow(wide)
+    }
+
     /// The number `index`, rounded or wrapped.
     fn from_index(index: usize) -> Self;
 }
 
 macro_rules! cells {
-    ($($t:ty: |$i:ident| $from_index:expr;)*) => {$(
+    (as themselves: $($t:ty: |$i:ident| $from_index:expr;)*) => {$(
         impl Cell for $t {
+            type Wide = Self;
+            fn widen(self) -> Self { self }
+            fn narrow(wide: Self) -> Self { wide }
             fn from_index($i: usize) -> Self { $from_index }
+        }
+    )*};
+    (as f32: $($t:ty),*) => {$(
+        impl Cell for $t {
+            type Wide = f32;
+            fn widen(self) -> f32 { self.to_f32() }
+            fn narrow(wide: f32) -> Self { Self::from_f32(wide) }
+            fn from_index(index: usize) -> Self { Self::from_f32(index as f32) }
         }
     )*};
 }
 cells! {
+    as themselves:
     Flag: |i| Self::new(i != 0);
     u8: |i| i as Self; u16: |i| i as Self; u32: |i| i as Self; u64: |i| i as Self;
     i8: |i| i as Self; i16: |i| i as Self; i32: |i| i as Self; i64: |i| i as Self;
     f32: |i| i as Self; f64: |i| i as Self;
-    f16: |i| Self::from_f64(i as f64);
-    bf16: |i| Self::from_f64(i as f64);
-    F8E4M3FN: |i| Self::from_f32(i as f32);
-    F8E5M2: |i| Self::from_f32(i as f32);
     Complex64: |i| Self::new(i as f32, 0.0);
+}
+cells! { as f32: f16, bf16, F8E5M2 }
+
+impl Cell for F8E4M3FN {
+    type Wide = f32;
+    fn widen(self) -> f32 {
+        self.to_f32()
+    }
+    fn narrow(wide: f32) -> Self {
+        Self::from_f32(wide)
+    }
+    fn narrow_bound(wide: f32) -> Self {
+        Self::from_f32(wide.clamp(-448.0, 448.0))
+    }
+    fn from_index(index: usize) -> Self {
+        Self::from_f32(index as f32)
+    }
 }
 
 /// Runs `$body` with `$T` standing for the cell type of `$dtype`.
@@ -85,3 +126,35 @@ macro_rules! with_cell {
     }};
 }
 pub(super) use with_cell;
+
+/// The same for types with an order; for complex numbers, runs `$otherwise`.
+macro_rules! with_ordered_cell {
+    ($dtype:expr, $T:ident => $body:expr, $otherwise:expr) => {{
+        macro_rules! arm {
+            ($t:ty) => {{
+                type $T = $t;
+                $body
+            }};
+        }
+        use $crate::DType as D;
+        match $dtype {
+            D::Bool => arm!($crate::runtime::host::kernels::cell::Flag),
+            D::U8 => arm!(u8),
+            D::U16 => arm!(u16),
+            D::U32 => arm!(u32),
+            D::U64 => arm!(u64),
+            D::I8 => arm!(i8),
+            D::I16 => arm!(i16),
+            D::I32 => arm!(i32),
+            D::I64 => arm!(i64),
+            D::F16 => arm!(half::f16),
+            D::BF16 => arm!(half::bf16),
+            D::F32 => arm!(f32),
+            D::F64 => arm!(f64),
+            D::F8E4M3FN => arm!($crate::F8E4M3FN),
+            D::F8E5M2 => arm!($crate::F8E5M2),
+            D::Complex64 => $otherwise,
+        }
+    }};
+}
+pub(super) use with_ordered_cell;

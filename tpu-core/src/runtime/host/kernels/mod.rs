@@ -8,11 +8,19 @@
 //! Types and attributes have passed the shape rules; a kernel still refuses what it does not know, with an error of
 //! kind `Internal`, rather than compute something else.
 
+mod accumulate;
+mod along;
 mod cell;
+mod conv;
+mod dot;
+mod elementwise;
 mod movement;
+mod reduce;
 mod source;
 mod split;
 mod strided;
+mod wide;
+mod window;
 
 use crate::ir::{Op, Type};
 use crate::{Error, ErrorKind, Result, bail};
@@ -85,6 +93,13 @@ pub(crate) fn supports(op: &Op) -> Result<()> {
     match op {
         Op::Constant(_)
         | Op::Iota { .. }
+        | Op::Unary(_)
+        | Op::Binary(_)
+        | Op::Compare(_)
+        | Op::Select
+        | Op::Clamp
+        | Op::Complex
+        | Op::ReducePrecision { .. }
         | Op::BroadcastInDim { .. }
         | Op::Reshape(_)
         | Op::Transpose(_)
@@ -94,6 +109,13 @@ pub(crate) fn supports(op: &Op) -> Result<()> {
         | Op::Pad { .. }
         | Op::Concatenate { .. }
         | Op::Reverse(_)
+        | Op::Reduce { .. }
+        | Op::ArgReduce { .. }
+        | Op::ReduceWindow { .. }
+        | Op::SelectAndScatter { .. }
+        | Op::Cumulative { .. }
+        | Op::DotGeneral(_)
+        | Op::Convolution(_)
         | Op::OptimizationBarrier => Ok(()),
         _ => bail!(Unsupported, op.name(), "is not supported on host yet"),
     }
@@ -104,6 +126,28 @@ pub(crate) fn run(op: &Op, inputs: &[Operand<'_>], outputs: &mut [Target<'_>]) -
     match op {
         Op::Constant(literal) => source::constant(literal, results::<1>(op, outputs)?),
         Op::Iota { axis, .. } => source::iota(*axis, results::<1>(op, outputs)?),
+        Op::Unary(f) => {
+            let [x] = operands(op, inputs)?;
+            elementwise::unary(*f, x, results::<1>(op, outputs)?)
+        }
+        Op::Binary(f) => {
+            let [x, y] = operands(op, inputs)?;
+            elementwise::binary(*f, x, y, results::<1>(op, outputs)?)
+        }
+        Op::Compare(f) => {
+            let [x, y] = operands(op, inputs)?;
+            elementwise::compare(*f, x, y, results::<1>(op, outputs)?)
+        }
+        Op::Select => elementwise::select(op, operands(op, inputs)?, results::<1>(op, outputs)?),
+        Op::Clamp => elementwise::clamp(operands(op, inputs)?, results::<1>(op, outputs)?),
+        Op::Complex => {
+            let [re, im] = operands(op, inputs)?;
+            elementwise::complex(re, im, results::<1>(op, outputs)?)
+        }
+        Op::ReducePrecision { exponent_bits, mantissa_bits } => {
+            let [x] = operands(op, inputs)?;
+            elementwise::reduce_precision(*exponent_bits, *mantissa_bits, x, results::<1>(op, outputs)?)
+        }
         Op::BroadcastInDim { axes, .. } => {
             let [x] = operands(op, inputs)?;
             movement::broadcast(axes, x, results::<1>(op, outputs)?)
@@ -130,6 +174,33 @@ pub(crate) fn run(op: &Op, inputs: &[Operand<'_>], outputs: &mut [Target<'_>]) -
         Op::Reverse(axes) => {
             let [x] = operands(op, inputs)?;
             movement::reverse(axes, x, results::<1>(op, outputs)?)
+        }
+        Op::Reduce { kind, axes } => {
+            let [x] = operands(op, inputs)?;
+            reduce::reduce(*kind, axes, x, results::<1>(op, outputs)?)
+        }
+        Op::ArgReduce { kind, axis } => {
+            let [x] = operands(op, inputs)?;
+            along::arg_reduce(*kind, *axis, x, results::<2>(op, outputs)?)
+        }
+        Op::ReduceWindow { kind, window } => {
+            let [x] = operands(op, inputs)?;
+            window::reduce_window(*kind, window, x, results::<1>(op, outputs)?)
+        }
+        Op::SelectAndScatter { select, window } => {
+            window::select_and_scatter(*select, window, operands(op, inputs)?, results::<1>(op, outputs)?)
+        }
+        Op::Cumulative { kind, axis, reverse } => {
+            let [x] = operands(op, inputs)?;
+            along::cumulative(*kind, *axis, *reverse, x, results::<1>(op, outputs)?)
+        }
+        Op::DotGeneral(dims) => {
+            let [lhs, rhs] = operands(op, inputs)?;
+            dot::dot_general(dims, lhs, rhs, results::<1>(op, outputs)?)
+        }
+        Op::Convolution(dims) => {
+            let [x, kernel] = operands(op, inputs)?;
+            conv::convolution(dims, x, kernel, results::<1>(op, outputs)?)
         }
         Op::OptimizationBarrier => {
             for (x, y) in inputs.iter().zip(outputs) {

@@ -31,6 +31,8 @@ macro_rules! with_width {
     };
 }
 
+pub(super) use with_width;
+
 /// Same bytes.
 pub(super) fn copy(x: &Operand<'_>, [y]: &mut [Target<'_>; 1]) -> Result<()> {
     ensure!(x.bytes.len() == y.bytes.len(), Internal, "reshape", "requires equal sizes, got {} and {}", x.ty, y.ty);

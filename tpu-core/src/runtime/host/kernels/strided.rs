@@ -4,6 +4,7 @@ use super::split;
 use crate::ir::Axes;
 use bytemuck::Pod;
 use smallvec::SmallVec;
+use std::borrow::Cow;
 
 /// Signed distances in elements, one per axis.
 pub(super) type Strides = SmallVec<[isize; 6]>;
@@ -141,7 +142,7 @@ fn copy_cost<T>(step: isize) -> f64 {
 }
 
 /// One line: `step` between its elements in the source.
-fn read_line<T: Pod>(line: &mut [T], source: &[T], start: isize, step: isize) {
+pub(super) fn read_line<T: Pod>(line: &mut [T], source: &[T], start: isize, step: isize) {
     match step {
         1 => line.copy_from_slice(&source[start as usize..start as usize + line.len()]),
         0 => line.fill(source[start as usize]),
@@ -219,4 +220,16 @@ pub(super) fn copy<T: Pod>(target: &mut [T], to: &View, source: &[T], from: &Vie
         out.advance();
         x.advance();
     }
+}
+
+/// The elements that `view` names, in row-major order; `source` itself when it is them.
+pub(super) fn packed<'a, T: Pod + Send + Sync>(source: Cow<'a, [T]>, view: &View) -> Cow<'a, [T]> {
+    let count: usize = view.sizes.iter().product();
+    let simple = view.simplified();
+    if count == source.len() && simple.offset == 0 && (simple.sizes.len(), simple.strides[0]) == (1, 1) {
+        return source;
+    }
+    let mut target = vec![T::zeroed(); count];
+    gather(&mut target, &source, view);
+    Cow::Owned(target)
 }
