@@ -16,6 +16,7 @@ pub mod error;
 pub mod ir;
 pub mod literal;
 pub mod location;
+pub mod random;
 #[cfg(any(feature = "reference", test))]
 pub mod reference;
 pub mod runtime;

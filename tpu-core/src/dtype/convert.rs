@@ -1,106 +1,284 @@
-//! Conversions between element types, equal to PyTorch 2.15 on CPU at every boundary value.
+//! Conversions between element types, equal to PyTorch 2.15's on CPU at every boundary value.
+//!
+//! The rules, which `tests/convert_table.rs` compares with PyTorch's own answers for all pairs of dtypes:
+//!
+//! * integer → integer wraps; anything → `bool` asks whether it is not zero (NaN is true); `bool` is 0 or 1.
+//! * Anything → float rounds to nearest, ties to even. Targets below `f32` are reached through `f32`, so `f64` and wide
+//!   integers round twice, as in PyTorch. Overflow gives infinity, except `f8e4m3fn`, which has none and saturates.
+//! * Float → integer rounds towards zero. Out of range C++ leaves it undefined and PyTorch answers what the processor
+//!   gives. The narrow integers (`i8`, `i16`, `u16`, and `i32` itself) take the low bits of an `i32`, `u8` and `u32` those of an
+//!   `i64`, where every value that the wide type cannot hold (NaN too) is its minimum. `u64` is an `i64` below 2⁶³, and
+//!   above it `x − 2⁶³` as `i64` with the top bit flipped. For `u32` PyTorch's vector and scalar loops differ out of
+//!   the range of both `i32` and `u32`; the scalar loop's value is ours.
+//! * Complex → real drops the imaginary part; complex → `bool` asks whether either part is not zero.
+
+use super::{Complex64, DType, Element, F8E4M3FN, F8E5M2};
+use crate::{Scalar, ensure, with_element};
+use half::{bf16, f16};
+
+/// Converts one element.
+///
+/// ```
+/// use tpu_core::dtype::convert::cast;
+/// assert_eq!(cast::<f32, u8>(-1.5), 255);
+/// assert_eq!(cast::<f64, i32>(f64::NAN), i32::MIN);
+/// ```
+#[inline(always)]
+pub fn cast<A: Element, B: Element>(value: A) -> B {
+    B::cast_from(value)
+}
+
+/// Converts a slice of elements. Both must have one length: the shorter one ends the loop.
+#[inline]
+pub fn convert_slice<A: Element, B: Element>(source: &[A], target: &mut [B]) {
+    for (target, &source) in target.iter_mut().zip(source) {
+        *target = B::cast_from(source);
+    }
+}
+
+/// Converts row-major little-endian elements, of any alignment.
+///
+/// Errors when the two slices do not hold the same number of elements.
+pub fn convert(source: DType, from: &[u8], target: DType, to: &mut [u8]) -> crate::Result<()> {
+    let (wide, narrow) = (source.bits() as usize / 8, target.bits() as usize / 8);
+    ensure!(
+        from.len() % wide == 0 && to.len() % narrow == 0 && from.len() / wide == to.len() / narrow,
+        Shape,
+        "convert",
+        "requires as many {target} as {source} elements, got {} and {} bytes",
+        to.len(),
+        from.len()
+    );
+    with_element!(source, A => with_element!(target, B => convert_bytes::<A, B>(from, to)));
+    Ok(())
+}
+
+fn convert_bytes<A: Element, B: Element>(from: &[u8], to: &mut [u8]) {
+    for (to, from) in to.chunks_exact_mut(size_of::<B>()).zip(from.chunks_exact(size_of::<A>())) {
+        to.copy_from_slice(bytemuck::bytes_of(&B::cast_from(A::load(from))));
+    }
+}
+
+/// The element that a number becomes: a `bool`, `i64`, `u64` or `f64` converted by the rules of this module, as
+/// `torch.full` does. A complex number gives its real part to a real type.
+pub fn from_scalar<T: Element>(value: Scalar) -> T {
+    match value {
+        Scalar::Bool(v) => cast(v),
+        Scalar::Int(v) => cast(v),
+        Scalar::UInt(v) => cast(v),
+        Scalar::Float(v) => cast(v),
+        Scalar::Complex(re, im) if T::DTYPE.is_complex() => cast(Complex64::new(re as f32, im as f32)),
+        Scalar::Complex(re, _) => cast(re),
+    }
+}
+
+/// How an element converts to each of the others: one method per target, so that generic code over two element types
+/// compiles to one straight loop. Unless a type says otherwise the way goes through `f32`.
+#[doc(hidden)]
+#[rustfmt::skip]
+pub trait Cast: Copy {
+    fn cast_from<A: Cast>(value: A) -> Self;
+    /// From the element's own bytes.
+    fn load(bytes: &[u8]) -> Self;
+    fn to_f32(self) -> f32;
+    #[inline(always)] fn to_bool(self) -> bool { self.to_f32() != 0.0 }
+    #[inline(always)] fn to_u8(self) -> u8 { self.to_f32().to_u8() }
+    #[inline(always)] fn to_u16(self) -> u16 { self.to_f32().to_u16() }
+    #[inline(always)] fn to_u32(self) -> u32 { self.to_f32().to_u32() }
+    #[inline(always)] fn to_u64(self) -> u64 { self.to_f32().to_u64() }
+    #[inline(always)] fn to_i8(self) -> i8 { self.to_f32().to_i8() }
+    #[inline(always)] fn to_i16(self) -> i16 { self.to_f32().to_i16() }
+    #[inline(always)] fn to_i32(self) -> i32 { self.to_f32().to_i32() }
+    #[inline(always)] fn to_i64(self) -> i64 { self.to_f32().to_i64() }
+    #[inline(always)] fn to_f64(self) -> f64 { self.to_f32().into() }
+    #[inline(always)] fn to_f16(self) -> f16 { f16::from_bits(f32_to_f16(self.to_f32())) }
+    #[inline(always)] fn to_bf16(self) -> bf16 { bf16::from_bits(f32_to_bf16(self.to_f32())) }
+    #[inline(always)] fn to_f8e4m3fn(self) -> F8E4M3FN { F8E4M3FN::from_bits(f32_to_f8e4m3fn(self.to_f32())) }
+    #[inline(always)] fn to_f8e5m2(self) -> F8E5M2 { F8E5M2::from_bits(f32_to_f8e5m2(self.to_f32())) }
+    #[inline(always)] fn to_complex64(self) -> Complex64 { Complex64::new(self.to_f32(), 0.0) }
+}
+
+/// Float to `i32` or `i64` as x86 does it: what does not fit, and NaN, is the minimum.
+macro_rules! truncate {
+    ($name:ident, $float:ty, $int:ty) => {
+        #[inline(always)]
+        fn $name(value: $float) -> $int {
+            // `as` saturates, which is right below; the bound itself is a power of two, so it is exact.
+            if value < -(<$int>::MIN as $float) { value as $int } else { <$int>::MIN }
+        }
+    };
+}
+truncate!(f32_to_i32, f32, i32);
+truncate!(f32_to_i64, f32, i64);
+truncate!(f64_to_i32, f64, i32);
+truncate!(f64_to_i64, f64, i64);
+
+/// An implementation of [`Cast`]: `method -> type = expression of the value`.
+macro_rules! cast {
+    ($t:ty, $to:ident, |$bytes:ident| $load:expr, |$v:ident| { $($method:ident -> $r:ty = $e:expr;)* }) => {
+        impl Cast for $t {
+            #[inline(always)]
+            fn cast_from<A: Cast>(value: A) -> Self {
+                value.$to()
+            }
+            #[inline(always)]
+            fn load($bytes: &[u8]) -> Self {
+                $load
+            }
+            $(#[inline(always)]
+            fn $method(self) -> $r {
+                let $v = self;
+                $e
+            })*
+        }
+    };
+}
+
+macro_rules! integers {
+    ($($t:ty, $to:ident;)*) => {$(
+        cast!($t, $to, |bytes| bytemuck::pod_read_unaligned(bytes), |v| {
+            to_bool -> bool = v != 0;
+            to_u8 -> u8 = v as u8;
+            to_u16 -> u16 = v as u16;
+            to_u32 -> u32 = v as u32;
+            to_u64 -> u64 = v as u64;
+            to_i8 -> i8 = v as i8;
+            to_i16 -> i16 = v as i16;
+            to_i32 -> i32 = v as i32;
+            to_i64 -> i64 = v as i64;
+            to_f32 -> f32 = v as f32;
+            to_f64 -> f64 = v as f64;
+        });
+    )*};
+}
+integers! {
+    u8, to_u8; u16, to_u16; u32, to_u32; u64, to_u64;
+    i8, to_i8; i16, to_i16; i32, to_i32; i64, to_i64;
+}
+
+macro_rules! floats {
+    ($($t:ty, $to:ident, $to_i32:ident, $to_i64:ident;)*) => {$(
+        cast!($t, $to, |bytes| bytemuck::pod_read_unaligned(bytes), |v| {
+            to_bool -> bool = v != 0.0;
+            to_u8 -> u8 = $to_i64(v) as u8;
+            to_u16 -> u16 = $to_i32(v) as u16;
+            to_u32 -> u32 = $to_i64(v) as u32;
+            to_u64 -> u64 = {
+                let half = (1u64 << 63) as $t;
+                if v >= half { ($to_i64(v - half) as u64) ^ (1 << 63) } else { $to_i64(v) as u64 }
+            };
+            to_i8 -> i8 = $to_i32(v) as i8;
+            to_i16 -> i16 = $to_i32(v) as i16;
+            to_i32 -> i32 = $to_i32(v);
+            to_i64 -> i64 = $to_i64(v);
+            to_f32 -> f32 = v as f32;
+            to_f64 -> f64 = v as f64;
+        });
+    )*};
+}
+floats! {
+    f32, to_f32, f32_to_i32, f32_to_i64;
+    f64, to_f64, f64_to_i32, f64_to_i64;
+}
+
+cast!(bool, to_bool, |bytes| bytes[0] != 0, |v| {
+    to_bool -> bool = v;
+    to_f32 -> f32 = v as u8 as f32;
+});
+// A narrow float converted to itself keeps its bits, also those of a NaN.
+cast!(f16, to_f16, |bytes| bytemuck::pod_read_unaligned(bytes), |v| {
+    to_f16 -> f16 = v;
+    to_f32 -> f32 = f16_to_f32(v.to_bits());
+});
+cast!(bf16, to_bf16, |bytes| bytemuck::pod_read_unaligned(bytes), |v| {
+    to_bf16 -> bf16 = v;
+    to_f32 -> f32 = f32::from_bits((v.to_bits() as u32) << 16);
+});
+cast!(F8E4M3FN, to_f8e4m3fn, |bytes| bytemuck::pod_read_unaligned(bytes), |v| {
+    to_f8e4m3fn -> F8E4M3FN = v;
+    to_f32 -> f32 = f8e4m3fn_to_f32(v.to_bits());
+});
+cast!(F8E5M2, to_f8e5m2, |bytes| bytemuck::pod_read_unaligned(bytes), |v| {
+    to_f8e5m2 -> F8E5M2 = v;
+    to_f32 -> f32 = f8e5m2_to_f32(v.to_bits());
+});
+cast!(Complex64, to_complex64, |bytes| bytemuck::pod_read_unaligned(bytes), |v| {
+    to_bool -> bool = v.re != 0.0 || v.im != 0.0;
+    to_f32 -> f32 = v.re;
+    to_complex64 -> Complex64 = v;
+});
+
+// ---- the narrow floats, without branches so that loops over them vectorise
+
+/// The exact value of IEEE half bits.
+#[inline(always)]
+pub fn f16_to_f32(bits: u16) -> f32 {
+    let magnitude = ((bits & 0x7fff) as u32) << 13;
+    // Exponent and mantissa in f32's place, off by the difference of the biases; the product is exact, subnormals too.
+    let finite = (f32::from_bits(magnitude) * 2f32.powi(112)).to_bits();
+    let value = if magnitude >= 0x7c00 << 13 { magnitude | 0x7f80_0000 } else { finite };
+    f32::from_bits(value | ((bits & 0x8000) as u32) << 16)
+}
+
+/// Nearest IEEE half, ties to even.
+#[inline(always)]
+pub fn f32_to_f16(value: f32) -> u16 {
+    let magnitude = value.to_bits() & 0x7fff_ffff;
+    let sign = (value.to_bits() >> 16) as u16 & 0x8000;
+    let normal = magnitude.wrapping_add(0xfff + ((magnitude >> 13) & 1)).wrapping_sub(112 << 23) >> 13;
+    // The spacing of numbers from 1/2 to 1 is that of half's subnormals, so the sum rounds where it should.
+    let subnormal = (f32::from_bits(magnitude) + 0.5).to_bits().wrapping_sub(0.5f32.to_bits());
+    let finite = if magnitude < 113 << 23 { subnormal } else { normal };
+    let special = if magnitude > 0x7f80_0000 { 0x7e00 } else { 0x7c00 };
+    sign | if magnitude >= 143 << 23 { special } else { finite as u16 }
+}
+
+/// Nearest `bf16`, ties to even.
+#[inline(always)]
+pub fn f32_to_bf16(value: f32) -> u16 {
+    let bits = value.to_bits();
+    let rounded = (bits.wrapping_add(0x7fff + ((bits >> 16) & 1)) >> 16) as u16;
+    if value.is_nan() { 0x7fc0 } else { rounded }
+}
 
 /// The exact value of an `f8e4m3fn` bit pattern.
+#[inline(always)]
 pub fn f8e4m3fn_to_f32(bits: u8) -> f32 {
-    let sign = if bits & 0x80 != 0 { -1.0 } else { 1.0 };
-    let (exponent, mantissa) = ((bits >> 3) & 0xf, (bits & 7) as f32);
-    match (exponent, bits & 7) {
-        (0xf, 7) => f32::NAN.copysign(sign),
-        (0, _) => sign * mantissa * 2f32.powi(-9),
-        _ => sign * (1.0 + mantissa / 8.0) * 2f32.powi(exponent as i32 - 7),
-    }
+    let sign = ((bits & 0x80) as u32) << 24;
+    let magnitude = ((bits & 0x7f) as u32) << 20;
+    let finite = (f32::from_bits(magnitude) * 2f32.powi(120)).to_bits();
+    f32::from_bits(sign | if bits & 0x7f == 0x7f { 0x7fc0_0000 } else { finite })
 }
 
 /// The exact value of an `f8e5m2` bit pattern.
+#[inline(always)]
 pub fn f8e5m2_to_f32(bits: u8) -> f32 {
     // The upper byte of an IEEE half.
-    half::f16::from_bits((bits as u16) << 8).to_f32()
+    f16_to_f32((bits as u16) << 8)
 }
 
-/// Nearest `f8e4m3fn`, ties to even; overflow and NaN give NaN.
+/// Nearest `f8e4m3fn`, ties to even; overflow and infinity give the largest number, NaN stays.
+#[inline(always)]
 pub fn f32_to_f8e4m3fn(value: f32) -> u8 {
-    let sign = ((value.to_bits() >> 24) & 0x80) as u8;
-    let magnitude = value.abs();
-    if magnitude.is_nan() || magnitude >= 480.0 {
-        return sign | 0x7f;
-    }
-    if magnitude < 2f32.powi(-6) {
-        return sign | (magnitude * 512.0).round_ties_even() as u8;
-    }
-    let bits = magnitude.to_bits();
-    let rounded = bits + 0x7_ffff + ((bits >> 20) & 1);
-    sign | ((rounded >> 20) - (120 << 3)) as u8
+    let magnitude = value.to_bits() & 0x7fff_ffff;
+    let sign = (value.to_bits() >> 24) as u8 & 0x80;
+    let normal = magnitude.wrapping_add(0x7_ffff + ((magnitude >> 20) & 1)).wrapping_sub(120 << 23) >> 20;
+    // Numbers from 2^14 to 2^15 are 2^-9 apart, as this type's subnormals.
+    let subnormal = (f32::from_bits(magnitude) + 16384.0).to_bits().wrapping_sub(16384f32.to_bits());
+    let finite = if magnitude < 121 << 23 { subnormal } else { normal };
+    let limited = if magnitude >= 136 << 23 { 0x7e } else { finite.min(0x7e) as u8 };
+    sign | if magnitude > 0x7f80_0000 { 0x7f } else { limited }
 }
 
 /// Nearest `f8e5m2`, ties to even; overflow gives infinity.
+#[inline(always)]
 pub fn f32_to_f8e5m2(value: f32) -> u8 {
-    let sign = ((value.to_bits() >> 24) & 0x80) as u8;
-    let magnitude = value.abs();
-    if magnitude.is_nan() {
-        return sign | 0x7f;
-    }
-    if magnitude >= 61440.0 {
-        return sign | 0x7c;
-    }
-    if magnitude < 2f32.powi(-14) {
-        return sign | (magnitude * 65536.0).round_ties_even() as u8;
-    }
-    let bits = magnitude.to_bits();
-    let rounded = bits + 0xf_ffff + ((bits >> 21) & 1);
-    sign | ((rounded >> 21) - (112 << 2)) as u8
-}
-
-/// The element that a number becomes: floats round to nearest, integers wrap, anything not zero is true.
-pub fn from_scalar<T: super::Element>(value: crate::Scalar) -> T {
-    T::from_scalar(value)
-}
-
-/// Conversion from a number as the user wrote it.
-pub trait FromScalar {
-    /// The element.
-    fn from_scalar(value: crate::Scalar) -> Self;
-}
-
-macro_rules! from_scalar {
-    ($($t:ty: |$i:ident: i128| $int:expr, |$f:ident: f64| $float:expr;)*) => {$(
-        impl FromScalar for $t {
-            fn from_scalar(value: crate::Scalar) -> Self {
-                use crate::Scalar::*;
-                let from_int = |$i: i128| -> $t { $int };
-                let from_float = |$f: f64| -> $t { $float };
-                match value {
-                    Bool(v) => from_int(v.into()),
-                    Int(v) => from_int(v.into()),
-                    UInt(v) => from_int(v.into()),
-                    Float(v) | Complex(v, _) => from_float(v),
-                }
-            }
-        }
-    )*};
-}
-from_scalar! {
-    bool: |i: i128| i != 0, |f: f64| f != 0.0;
-    u8: |i: i128| i as u8, |f: f64| f as i64 as u8;
-    u16: |i: i128| i as u16, |f: f64| f as i64 as u16;
-    u32: |i: i128| i as u32, |f: f64| f as i64 as u32;
-    u64: |i: i128| i as u64, |f: f64| f as u64;
-    i8: |i: i128| i as i8, |f: f64| f as i64 as i8;
-    i16: |i: i128| i as i16, |f: f64| f as i64 as i16;
-    i32: |i: i128| i as i32, |f: f64| f as i32;
-    i64: |i: i128| i as i64, |f: f64| f as i64;
-    half::f16: |i: i128| half::f16::from_f64(i as f64), |f: f64| half::f16::from_f64(f);
-    half::bf16: |i: i128| half::bf16::from_f64(i as f64), |f: f64| half::bf16::from_f64(f);
-    f32: |i: i128| i as f32, |f: f64| f as f32;
-    f64: |i: i128| i as f64, |f: f64| f;
-    super::F8E4M3FN: |i: i128| Self::from_f32(i as f32), |f: f64| Self::from_f32(f as f32);
-    super::F8E5M2: |i: i128| Self::from_f32(i as f32), |f: f64| Self::from_f32(f as f32);
-}
-
-impl FromScalar for super::Complex64 {
-    fn from_scalar(value: crate::Scalar) -> Self {
-        match value {
-            crate::Scalar::Complex(re, im) => Self::new(re as f32, im as f32),
-            real => Self::new(f32::from_scalar(real), 0.0),
-        }
-    }
+    let magnitude = value.to_bits() & 0x7fff_ffff;
+    let sign = (value.to_bits() >> 24) as u8 & 0x80;
+    let normal = magnitude.wrapping_add(0xf_ffff + ((magnitude >> 21) & 1)).wrapping_sub(112 << 23) >> 21;
+    // Numbers from 2^7 to 2^8 are 2^-16 apart, as this type's subnormals.
+    let subnormal = (f32::from_bits(magnitude) + 128.0).to_bits().wrapping_sub(128f32.to_bits());
+    let finite = if magnitude < 113 << 23 { subnormal } else { normal };
+    let special = if magnitude > 0x7f80_0000 { 0x7f } else { 0x7c };
+    sign | if magnitude >= 143 << 23 { special } else { finite as u8 }
 }

@@ -177,7 +177,7 @@ impl fmt::Debug for DType {
 
 /// A Rust type that is the element type of a tensor. Sealed: the set is that of [`DType`].
 pub trait Element:
-    convert::FromScalar
+    convert::Cast
     + Copy
     + Default
     + PartialEq

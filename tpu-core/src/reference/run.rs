@@ -1,0 +1,279 @@
+//! Evaluating blocks, node by node.
+
+use super::array::{Array, check_size};
+use super::collective::{Arrival, collective};
+use super::{contract, elementwise, indexing, movement, reduce, window};
+use crate::ir::{Block, BlockId, Graph, NodeId, Op, Type, Value};
+use crate::{DType, Result, ensure};
+use std::collections::HashMap;
+
+/// How deep blocks may nest.
+const DEEPEST: usize = 64;
+
+/// What a program gave.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Evaluated {
+    /// One value per result of the program.
+    pub results: Vec<Array>,
+    /// One number per check: −1, or the first bad index.
+    pub checks: Vec<i32>,
+}
+
+/// Evaluates a program on one device.
+///
+/// Errors when the arguments are not of the parameters' types, a value is too large to be stored, or the program calls a
+/// function by name (`custom_call`), of which there are none here.
+///
+/// ```
+/// use tpu_core::ir::{BinaryOp, Graph, Op, Type};
+/// use tpu_core::reference::{Array, evaluate};
+/// use tpu_core::DType;
+/// let mut graph = Graph::new();
+/// let main = graph.main();
+/// let x = graph.parameter(main, Type::new(DType::F32, [2]));
+/// let y = graph.push(main, Op::Binary(BinaryOp::Add), &[x, x]).unwrap();
+/// graph.set_results(main, vec![y.into()]);
+/// let outcome = evaluate(&graph, &[Array::new([2], &[1.0f32, 2.0]).unwrap()]).unwrap();
+/// assert_eq!(outcome.results[0].to_vec::<f32>().unwrap(), [2.0, 4.0]);
+/// ```
+pub fn evaluate(graph: &Graph, arguments: &[Array]) -> Result<Evaluated> {
+    Ok(evaluate_spmd(graph, &[arguments.to_vec()])?.remove(0))
+}
+
+/// Evaluates a program on several devices in lock step, each with its own arguments: device number `i` is replica `i`.
+pub fn evaluate_spmd(graph: &Graph, arguments: &[Vec<Array>]) -> Result<Vec<Evaluated>> {
+    let frames = arguments.iter().enumerate().map(|(i, arguments)| Frame::new(i as u32, arguments.clone())).collect();
+    let mut run = Run { graph, frames };
+    run.block(graph.main(), 0)?;
+    let outcome = |frame: &Frame| {
+        let results = graph[graph.main()].results.iter().map(|&value| frame.value(value).clone()).collect();
+        let checks = graph.checks.iter().map(|check| Ok(frame.value(check.value).to_vec::<i32>()?[0]));
+        Ok(Evaluated { results, checks: checks.collect::<Result<_>>()? })
+    };
+    run.frames.iter().map(outcome).collect()
+}
+
+/// Evaluates one op, which owns no blocks, on its operands.
+pub fn evaluate_op(op: &Op, operands: &[Array]) -> Result<Vec<Array>> {
+    let mut graph = Graph::new();
+    let main = graph.main();
+    let parameters: Vec<Value> = operands.iter().map(|x| graph.parameter(main, x.ty().clone())).collect();
+    let node = graph.push(main, op.clone(), &parameters)?;
+    let results = (0..graph[node].types.len() as u32).map(|result| Value { node, result }).collect();
+    graph.set_results(main, results);
+    Ok(evaluate(&graph, operands)?.results)
+}
+
+/// One device inside one block.
+struct Frame {
+    device: u32,
+    arguments: Vec<Array>,
+    values: HashMap<NodeId, Vec<Array>>,
+}
+
+impl Frame {
+    fn new(device: u32, arguments: Vec<Array>) -> Self {
+        Self { device, arguments, values: HashMap::new() }
+    }
+
+    fn value(&self, value: Value) -> &Array {
+        &self.values[&value.node][value.result as usize]
+    }
+
+    fn operands(&self, operands: &[Value]) -> Vec<&Array> {
+        operands.iter().map(|&value| self.value(value)).collect()
+    }
+
+    fn results(&self, block: &Block) -> Vec<Array> {
+        block.results.iter().map(|&value| self.value(value).clone()).collect()
+    }
+}
+
+/// The devices that are inside one block together.
+struct Run<'g> {
+    graph: &'g Graph,
+    frames: Vec<Frame>,
+}
+
+impl Run<'_> {
+    /// Evaluates all nodes of a block in all frames.
+    fn block(&mut self, block: BlockId, depth: usize) -> Result<()> {
+        ensure!(depth <= DEEPEST, Internal, "reference", "requires blocks nested at most {DEEPEST} deep");
+        for frame in &self.frames {
+            let (want, got) = (self.graph.parameter_types(block), &frame.arguments);
+            ensure!(want.len() == got.len(), Shape, "reference", "requires {} arguments, got {}", want.len(), got.len());
+            for (i, (want, got)) in want.zip(got).enumerate() {
+                ensure!(want == got.ty(), Shape, "reference", "requires {want} as argument {i}, got {}", got.ty());
+            }
+        }
+        for &node in &self.graph[block].nodes {
+            let results = self.node(node, depth)?;
+            for (frame, results) in self.frames.iter_mut().zip(results) {
+                frame.values.insert(node, results);
+            }
+        }
+        Ok(())
+    }
+
+    /// The results of one node, per frame.
+    fn node(&self, id: NodeId, depth: usize) -> Result<Vec<Vec<Array>>> {
+        let node = &self.graph[id];
+        let operands = |frame: &Frame| frame.operands(&node.operands).into_iter().cloned().collect::<Vec<_>>();
+        match &node.op {
+            Op::Parameter { index, .. } => {
+                Ok(self.frames.iter().map(|frame| vec![frame.arguments[*index].clone()]).collect())
+            }
+            Op::Composite { body, .. } => self.call(*body, self.frames.iter().map(operands).collect(), depth),
+            Op::Case { branches } => self.case(branches, self.frames.iter().map(operands).collect(), depth),
+            Op::While { cond, body } => {
+                self.repeat(*cond, *body, self.frames.iter().map(operands).collect(), depth)
+            }
+            Op::AllReduce { .. }
+            | Op::AllGather { .. }
+            | Op::ReduceScatter { .. }
+            | Op::AllToAll { .. }
+            | Op::CollectivePermute { .. } => {
+                let arrival =
+                    |frame| Arrival { device: Frame::device(frame), operand: frame.value(node.operands[0]) };
+                let arrivals: Vec<_> = self.frames.iter().map(arrival).collect();
+                Ok(collective(&node.op, &arrivals, &node.types[0])?.into_iter().map(|x| vec![x]).collect())
+            }
+            op => self.frames.iter().map(|frame| local(op, frame, &node.operands, &node.types)).collect(),
+        }
+    }
+
+    /// The results of a block called by all frames.
+    fn call(&self, block: BlockId, arguments: Vec<Vec<Array>>, depth: usize) -> Result<Vec<Vec<Array>>> {
+        let devices = self.frames.iter().map(|frame| frame.device);
+        self.call_on(block, devices.zip(arguments).collect(), depth)
+    }
+
+    /// The results of a block called by some devices.
+    fn call_on(&self, block: BlockId, calls: Vec<(u32, Vec<Array>)>, depth: usize) -> Result<Vec<Vec<Array>>> {
+        let frames = calls.into_iter().map(|(device, arguments)| Frame::new(device, arguments)).collect();
+        let mut run = Run { graph: self.graph, frames };
+        run.block(block, depth + 1)?;
+        Ok(run.frames.iter().map(|frame| frame.results(&self.graph[block])).collect())
+    }
+
+    /// `case`: the devices of each branch enter it together.
+    fn case(&self, branches: &[BlockId], operands: Vec<Vec<Array>>, depth: usize) -> Result<Vec<Vec<Array>>> {
+        let mut results: Vec<Vec<Array>> = vec![Vec::new(); operands.len()];
+        let mut chosen = Vec::new();
+        for operands in &operands {
+            let index = operands[0].to_vec::<i32>()?[0];
+            chosen.push(usize::try_from(index).unwrap_or(usize::MAX).min(branches.len() - 1));
+        }
+        for (branch, &block) in branches.iter().enumerate() {
+            let inside: Vec<usize> = (0..operands.len()).filter(|&i| chosen[i] == branch).collect();
+            if inside.is_empty() {
+                continue;
+            }
+            let calls = inside.iter().map(|&i| (self.frames[i].device, operands[i][1..].to_vec())).collect();
+            for (&i, values) in inside.iter().zip(self.call_on(block, calls, depth)?) {
+                results[i] = values;
+            }
+        }
+        Ok(results)
+    }
+
+    /// `while`: the devices that go on do so together.
+    fn repeat(
+        &self,
+        cond: BlockId,
+        body: BlockId,
+        mut values: Vec<Vec<Array>>,
+        depth: usize,
+    ) -> Result<Vec<Vec<Array>>> {
+        let mut active: Vec<usize> = (0..values.len()).collect();
+        loop {
+            let calls = |active: &[usize], values: &[Vec<Array>]| {
+                active.iter().map(|&i| (self.frames[i].device, values[i].clone())).collect::<Vec<_>>()
+            };
+            let mut going = Vec::new();
+            for (&i, answer) in active.iter().zip(self.call_on(cond, calls(&active, &values), depth)?) {
+                if answer[0].to_vec::<bool>()?[0] {
+                    going.push(i);
+                }
+            }
+            if going.is_empty() {
+                return Ok(values);
+            }
+            for (&i, next) in going.iter().zip(self.call_on(body, calls(&going, &values), depth)?) {
+                values[i] = next;
+            }
+            active = going;
+        }
+    }
+}
+
+impl Frame {
+    fn device(&self) -> u32 {
+        self.device
+    }
+}
+
+/// The results of an op that concerns one device and owns no block.
+fn local(op: &Op, frame: &Frame, operands: &[Value], types: &[Type]) -> Result<Vec<Array>> {
+    let x = frame.operands(operands);
+    for ty in types {
+        check_size(ty)?;
+    }
+    if let Op::CustomCall(call) = op {
+        crate::bail!(Unsupported, "custom_call", "of {} is not supported on reference", call.target);
+    }
+    let ty = &types[0];
+    let one = match op {
+        Op::Constant(literal) => Array::from_literal(literal),
+        Op::Iota { axis, .. } => elementwise::iota(*axis, ty),
+        Op::Unary(op) => elementwise::unary(*op, x[0], ty),
+        Op::Binary(op) => elementwise::binary(*op, x[0], x[1], ty),
+        Op::Compare(op) => elementwise::compare(*op, x[0], x[1], ty),
+        Op::Select => elementwise::select(x[0], x[1], x[2], ty),
+        Op::Clamp => elementwise::clamp(x[0], x[1], x[2], ty),
+        Op::Complex => elementwise::complex(x[0], x[1], ty),
+        Op::Convert(_) => elementwise::convert(x[0], ty),
+        Op::BitcastConvert(_) => elementwise::bitcast(x[0], ty),
+        Op::ReducePrecision { exponent_bits, mantissa_bits } => {
+            elementwise::reduce_precision(x[0], *exponent_bits, *mantissa_bits, ty)
+        }
+        Op::BroadcastInDim { axes, .. } => movement::broadcast(x[0], axes, ty),
+        Op::Reshape(shape) => x[0].with_shape(shape),
+        Op::Transpose(permutation) => movement::transpose(x[0], permutation, ty),
+        Op::Slice { start, strides, .. } => movement::slice(x[0], start, strides, ty),
+        Op::DynamicSlice { .. } => movement::dynamic_slice(x[0], &x[1..], ty),
+        Op::DynamicUpdateSlice => movement::dynamic_update_slice(x[0], x[1], &x[2..], ty),
+        Op::Pad { low, interior, .. } => movement::pad(x[0], x[1], low, interior, ty),
+        Op::Concatenate { axis } => movement::concatenate(&x, *axis, ty),
+        Op::Reverse(axes) => movement::reverse(x[0], axes, ty),
+        Op::Reduce { kind, axes } => reduce::reduce(*kind, x[0], axes, ty),
+        Op::ArgReduce { kind, axis } => return reduce::arg_reduce(*kind, x[0], *axis, types),
+        Op::ReduceWindow { kind, window } => window::reduce_window(*kind, x[0], window, ty),
+        Op::SelectAndScatter { select, window } => window::select_and_scatter(*select, x[0], x[1], window, ty),
+        Op::Cumulative { kind, axis, reverse } => reduce::cumulative(*kind, x[0], *axis, *reverse, ty),
+        Op::DotGeneral(dims) => contract::dot(x[0], x[1], dims, ty),
+        Op::Convolution(dims) => contract::convolution(x[0], x[1], dims, ty),
+        Op::Gather(dims) => indexing::gather(x[0], x[1], dims, ty),
+        Op::Scatter(dims) => indexing::scatter(x[0], x[1], x[2], dims, ty),
+        Op::Sort { axis, descending, .. } => return indexing::sort(&x, *axis, *descending, types),
+        Op::TopK { k, largest } => return indexing::top_k(x[0], *k, *largest, types),
+        Op::RngBits(_) => indexing::rng_bits(x[0], x[1], ty),
+        Op::Fft { .. } | Op::Cholesky { .. } | Op::TriangularSolve { .. } | Op::Qr | Op::Eigh | Op::Lu => {
+            crate::bail!(Unsupported, op.name(), "is not supported on reference")
+        }
+        Op::ReplicaId => Ok(Array::scalar(DType::U32, frame.device)),
+        Op::PartitionId => Ok(Array::scalar(DType::U32, 0u32)),
+        Op::OptimizationBarrier => return Ok(x.into_iter().cloned().collect()),
+        Op::Parameter { .. }
+        | Op::Composite { .. }
+        | Op::Case { .. }
+        | Op::While { .. }
+        | Op::AllReduce { .. }
+        | Op::AllGather { .. }
+        | Op::ReduceScatter { .. }
+        | Op::AllToAll { .. }
+        | Op::CollectivePermute { .. }
+        | Op::CustomCall(_) => crate::bail!(Internal, op.name(), "does not concern one device alone"),
+    };
+    Ok(vec![one?])
+}
