@@ -177,16 +177,7 @@ impl fmt::Debug for DType {
 
 /// A Rust type that is the element type of a tensor. Sealed: the set is that of [`DType`].
 pub trait Element:
-    convert::Cast
-    + Copy
-    + Default
-    + PartialEq
-    + fmt::Debug
-    + Send
-    + Sync
-    + 'static
-    + bytemuck::NoUninit
-    + sealed::Sealed
+    convert::Cast + Copy + Default + PartialEq + fmt::Debug + Send + Sync + 'static + bytemuck::NoUninit + sealed::Sealed
 {
     /// The dtype of a tensor of these elements.
     const DTYPE: DType;

@@ -85,7 +85,14 @@ impl Array {
 
     /// All elements. Errors when `T` is not the element type.
     pub fn to_vec<T: Element>(&self) -> Result<Vec<T>> {
-        ensure!(T::DTYPE == self.dtype(), DType, "array", "requires elements of {}, asked for {}", self.dtype(), T::DTYPE);
+        ensure!(
+            T::DTYPE == self.dtype(),
+            DType,
+            "array",
+            "requires elements of {}, asked for {}",
+            self.dtype(),
+            T::DTYPE
+        );
         Ok(T::read_bytes(&self.bytes))
     }
 
@@ -97,7 +104,13 @@ impl Array {
     /// The same elements in another shape, which must have as many.
     pub(super) fn with_shape(&self, shape: &Shape) -> Result<Self> {
         let ty = Type::new(self.dtype(), shape);
-        ensure!(ty.bytes() == Some(self.bytes.len()), Shape, "array", "requires as many elements, got {} and {ty}", self.ty);
+        ensure!(
+            ty.bytes() == Some(self.bytes.len()),
+            Shape,
+            "array",
+            "requires as many elements, got {} and {ty}",
+            self.ty
+        );
         Ok(Self { ty, bytes: self.bytes.clone() })
     }
 }

@@ -19,9 +19,9 @@ pub fn collective(op: &Op, arrivals: &[Arrival<'_>], ty: &Type) -> Result<Vec<Ar
     match op {
         Op::AllReduce { kind, groups } => by_group(op, arrivals, groups, |parts, _| all_reduce(*kind, parts)),
         Op::AllGather { axis, groups } => by_group(op, arrivals, groups, |parts, _| concatenate(parts, *axis, ty)),
-        Op::ReduceScatter { kind, axis, groups } => by_group(op, arrivals, groups, |parts, rank| {
-            part(&all_reduce(*kind, parts)?, *axis, rank, parts.len())
-        }),
+        Op::ReduceScatter { kind, axis, groups } => {
+            by_group(op, arrivals, groups, |parts, rank| part(&all_reduce(*kind, parts)?, *axis, rank, parts.len()))
+        }
         Op::AllToAll { split_axis, concat_axis, groups } => by_group(op, arrivals, groups, |parts, rank| {
             let pieces = parts.iter().map(|x| part(x, *split_axis, rank, parts.len())).collect::<Result<Vec<_>>>()?;
             concatenate(&pieces.iter().collect::<Vec<_>>(), *concat_axis, ty)

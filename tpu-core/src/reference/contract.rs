@@ -102,8 +102,8 @@ pub fn convolution(input: &Array, kernel: &Array, dims: &ConvDims, ty: &Type) ->
         j[dims.kernel_output_feature] = feature;
         for_each(&window, |_, tap| {
             for axis in 0..dims.input_spatial.len() {
-                let from_padding = index[dims.output_spatial[axis]] * dims.strides[axis]
-                    + tap[axis] * dims.kernel_dilation[axis];
+                let from_padding =
+                    index[dims.output_spatial[axis]] * dims.strides[axis] + tap[axis] * dims.kernel_dilation[axis];
                 let (dilated, dilation) =
                     (from_padding as i64 - dims.padding[axis].0, dims.input_dilation[axis] as i64);
                 let size = input.sizes()[dims.input_spatial[axis]] as i64;

@@ -6,7 +6,12 @@ use crate::Result;
 use crate::ir::Type;
 
 /// The value of type `ty` whose element at `index` is element number `source(index)` of `x`, or `fill` where there is none.
-pub fn rearranged(x: &Array, ty: &Type, fill: &[u8], mut source: impl FnMut(&[usize]) -> Option<usize>) -> Result<Array> {
+pub fn rearranged(
+    x: &Array,
+    ty: &Type,
+    fill: &[u8],
+    mut source: impl FnMut(&[usize]) -> Option<usize>,
+) -> Result<Array> {
     let width = x.width();
     let mut bytes = Vec::with_capacity(check_size(ty)? * width);
     for_each(ty.shape.sizes(), |_, index| match source(index) {

@@ -82,10 +82,34 @@ fn binary_f64(op: BinaryOp, x: f64, y: f64) -> Option<f64> {
         BinaryOp::Atan2 => x.atan2(y),
         BinaryOp::Maximum | BinaryOp::Minimum if x.is_nan() || y.is_nan() => f64::NAN,
         // Of two zeros the positive one is the larger.
-        BinaryOp::Maximum if x == y => if x.is_sign_negative() { y } else { x },
-        BinaryOp::Minimum if x == y => if x.is_sign_negative() { x } else { y },
-        BinaryOp::Maximum => if x > y { x } else { y },
-        BinaryOp::Minimum => if x < y { x } else { y },
+        BinaryOp::Maximum if x == y => {
+            if x.is_sign_negative() {
+                y
+            } else {
+                x
+            }
+        }
+        BinaryOp::Minimum if x == y => {
+            if x.is_sign_negative() {
+                x
+            } else {
+                y
+            }
+        }
+        BinaryOp::Maximum => {
+            if x > y {
+                x
+            } else {
+                y
+            }
+        }
+        BinaryOp::Minimum => {
+            if x < y {
+                x
+            } else {
+                y
+            }
+        }
         BinaryOp::And
         | BinaryOp::Or
         | BinaryOp::Xor
@@ -208,7 +232,13 @@ impl Integer {
 fn power(x: i128, y: i128) -> i128 {
     match (x, y) {
         (1, _) => 1,
-        (-1, _) => if y % 2 == 0 { 1 } else { -1 },
+        (-1, _) => {
+            if y % 2 == 0 {
+                1
+            } else {
+                -1
+            }
+        }
         (_, ..0) => 0,
         (..) => {
             let (mut result, mut square, mut rest) = (1i128, x, y);
@@ -368,4 +398,3 @@ pub fn combiner(kind: crate::ir::Reducer) -> BinaryOp {
         Reducer::Xor => BinaryOp::Xor,
     }
 }
-

@@ -101,7 +101,14 @@ impl Run<'_> {
         ensure!(depth <= DEEPEST, Internal, "reference", "requires blocks nested at most {DEEPEST} deep");
         for frame in &self.frames {
             let (want, got) = (self.graph.parameter_types(block), &frame.arguments);
-            ensure!(want.len() == got.len(), Shape, "reference", "requires {} arguments, got {}", want.len(), got.len());
+            ensure!(
+                want.len() == got.len(),
+                Shape,
+                "reference",
+                "requires {} arguments, got {}",
+                want.len(),
+                got.len()
+            );
             for (i, (want, got)) in want.zip(got).enumerate() {
                 ensure!(want == got.ty(), Shape, "reference", "requires {want} as argument {i}, got {}", got.ty());
             }
@@ -125,16 +132,13 @@ impl Run<'_> {
             }
             Op::Composite { body, .. } => self.call(*body, self.frames.iter().map(operands).collect(), depth),
             Op::Case { branches } => self.case(branches, self.frames.iter().map(operands).collect(), depth),
-            Op::While { cond, body } => {
-                self.repeat(*cond, *body, self.frames.iter().map(operands).collect(), depth)
-            }
+            Op::While { cond, body } => self.repeat(*cond, *body, self.frames.iter().map(operands).collect(), depth),
             Op::AllReduce { .. }
             | Op::AllGather { .. }
             | Op::ReduceScatter { .. }
             | Op::AllToAll { .. }
             | Op::CollectivePermute { .. } => {
-                let arrival =
-                    |frame| Arrival { device: Frame::device(frame), operand: frame.value(node.operands[0]) };
+                let arrival = |frame| Arrival { device: Frame::device(frame), operand: frame.value(node.operands[0]) };
                 let arrivals: Vec<_> = self.frames.iter().map(arrival).collect();
                 Ok(collective(&node.op, &arrivals, &node.types[0])?.into_iter().map(|x| vec![x]).collect())
             }
