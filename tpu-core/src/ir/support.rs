@@ -1,4 +1,4 @@
-//! Which dtypes each operation takes: the table that `infer` consults and that [`render`] shows.
+//! Which dtypes each operation takes: the table that `infer` consults. `support.txt` beside this file shows it.
 //!
 //! The dtype of an operation here is that of the operand that carries the data: the first one, of `select`,
 //! `clamp` and `case` the second, of a source the result's. It is what StableHLO allows, less what PyTorch gives no meaning to. The 8-bit
@@ -199,4 +199,73 @@ pub fn widens(operand: DType, result: DType) -> bool {
     }
     let kinds = (operand.kind(), result.kind());
     operand.bits() < result.bits() && (kinds.0 == kinds.1 || kinds == (Kind::Unsigned, Kind::Signed))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ir::samples::{program, rows};
+    use std::fmt::Write;
+
+    /// One line per op, one column per dtype.
+    fn render() -> String {
+        let names: Vec<&str> = DType::ALL.iter().map(|dtype| dtype.stablehlo()).collect();
+        let mut text = format!("{:27}{}\n", "", names.join(" "));
+        for row in rows() {
+            write!(text, "{:27}", row.name).unwrap();
+            for dtype in DType::ALL {
+                let mark = if supported(&row.apply(dtype).1, dtype) { "x" } else { "." };
+                write!(text, "{mark:<width$} ", width = dtype.stablehlo().len()).unwrap();
+            }
+            text.truncate(text.trim_end().len());
+            text.push('\n');
+        }
+        text
+    }
+
+    #[test]
+    fn the_table_is_the_committed_one() {
+        let table = render();
+        assert!(table == include_str!("support.txt"), "support.txt differs from the table:\n{table}");
+    }
+
+    #[test]
+    fn the_shape_rule_takes_exactly_the_dtypes_of_the_table() {
+        for row in rows() {
+            for dtype in DType::ALL {
+                let (types, op) = row.apply(dtype);
+                let (listed, result) = (supported(&op, dtype), program(&types, op));
+                if matches!(row.name.as_str(), "replica_id" | "partition_id") {
+                    continue; // No operand: the dtype of the row is the result's.
+                }
+                match result {
+                    Ok(_) => assert!(listed, "{} takes {dtype}, the table says no", row.name),
+                    Err(error) => {
+                        assert!(!listed, "{} of {dtype}: {error}", row.name);
+                        assert_eq!(error.kind(), crate::ErrorKind::DType, "{error}");
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn names_of_sets_read_as_families() {
+        assert_eq!(ORDERED.to_string(), "bool, integer or float");
+        assert_eq!(DTypes::SIGNED.or(ANALYTIC).to_string(), "signed integer, float or complex");
+        assert_eq!(DTypes::SOLVER.to_string(), "complex, float32 or float64");
+        assert_eq!(DTypes::of(&[DType::F32]).to_string(), "float32");
+        assert_eq!(DTypes::ALL.to_string(), "any");
+    }
+
+    #[test]
+    fn accumulators_are_wider_and_of_the_same_kind() {
+        use DType::*;
+        for (operand, result) in [(I8, I32), (U8, I32), (U8, U32), (BF16, F32), (F8E5M2, F32), (F32, F64), (I8, I8)] {
+            assert!(widens(operand, result), "{operand} to {result}");
+        }
+        for (operand, result) in [(I32, I8), (I8, U32), (F32, BF16), (F16, BF16), (F8E5M2, F8E5M2), (I8, F32)] {
+            assert!(!widens(operand, result), "{operand} to {result}");
+        }
+    }
 }

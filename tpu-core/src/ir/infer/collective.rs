@@ -100,3 +100,70 @@ pub(super) fn collective_permute(
     }
     single(x.clone())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::*;
+    use crate::DType::*;
+    use crate::ir::*;
+    use std::sync::Arc;
+
+    fn groups(rows: &[&[u32]], channel: u64) -> Arc<ReplicaGroups> {
+        Arc::new(ReplicaGroups { groups: rows.iter().map(|&row| row.into()).collect(), channel })
+    }
+
+    #[test]
+    fn sizes_grow_and_shrink_by_the_size_of_a_group() {
+        let two = || groups(&[&[0, 1], &[2, 3]], 0);
+        let x = || [f32s(&[4, 6])];
+        assert_eq!(shown(Op::AllReduce { kind: Reducer::Sum, groups: two() }, &x()), "float32[4, 6]");
+        assert_eq!(shown(Op::AllGather { axis: 1, groups: two() }, &x()), "float32[4, 12]");
+        let scatter = |axis, groups| Op::ReduceScatter { kind: Reducer::Sum, axis, groups };
+        assert_eq!(shown(scatter(0, two()), &x()), "float32[2, 6]");
+        let exchange = |split_axis, concat_axis| Op::AllToAll { split_axis, concat_axis, groups: two() };
+        assert_eq!(shown(exchange(0, 1), &x()), "float32[2, 12]");
+        assert_eq!(shown(exchange(1, 1), &x()), "float32[4, 6]");
+        assert_eq!(
+            shown(scatter(1, groups(&[&[0, 1, 2, 3]], 0)), &x()),
+            "Shape: reduce_scatter requires a size divisible by the 4 devices of a group, got 6 along axis 1 of operand \
+             float32[4, 6]"
+        );
+        assert_eq!(
+            shown(exchange(2, 0), &x()),
+            "Axis: all_to_all requires split axis below the rank 2 of float32[4, 6], got 2"
+        );
+    }
+
+    #[test]
+    fn groups_are_disjoint_and_of_one_size() {
+        for (rows, message) in [
+            (&[][..], "requires at least one device, got no group of any"),
+            (&[&[][..]], "requires at least one device, got no group of any"),
+            (&[&[0, 1], &[2]], "requires groups of one size, got 2 and 1 devices"),
+            (&[&[0, 1], &[1, 2]], "requires each device in one group, got 1 twice"),
+        ] {
+            let got = shown(Op::AllGather { axis: 0, groups: groups(rows, 0) }, &[f32s(&[4])]);
+            assert_eq!(got, format!("Value: all_gather {message}"));
+        }
+        assert_eq!(
+            shown(Op::AllGather { axis: 0, groups: groups(&[&[0]], 1 << 63) }, &[f32s(&[4])]),
+            "Value: all_gather requires a channel below 2^63, got 9223372036854775808"
+        );
+    }
+
+    #[test]
+    fn a_permutation_sends_and_receives_once() {
+        let permute =
+            |pairs: &[(u32, u32)]| shown(Op::CollectivePermute { pairs: pairs.into(), channel: 0 }, &[f32s(&[4])]);
+        assert_eq!(permute(&[(0, 1), (1, 0)]), "float32[4]");
+        assert_eq!(permute(&[]), "float32[4]");
+        assert_eq!(
+            permute(&[(0, 1), (0, 2)]),
+            "Value: collective_permute requires each device to send once, got 0 twice"
+        );
+        assert_eq!(
+            permute(&[(0, 1), (2, 1)]),
+            "Value: collective_permute requires each device to receive once, got 1 twice"
+        );
+    }
+}

@@ -148,3 +148,160 @@ fn groups_divide(op: &Op, dims: &ConvDims, input: &Type, kernel: &Type) -> Resul
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::*;
+    use crate::DType::*;
+    use crate::ir::*;
+    use smallvec::smallvec;
+    use std::sync::Arc;
+
+    fn matmul() -> DotDims {
+        DotDims {
+            lhs_batch: smallvec![0],
+            rhs_batch: smallvec![0],
+            lhs_contract: smallvec![2],
+            rhs_contract: smallvec![1],
+            precision: Precision::Default,
+            result: F32,
+        }
+    }
+
+    fn dot(dims: DotDims, lhs: Type, rhs: Type) -> String {
+        shown(Op::DotGeneral(Arc::new(dims)), &[lhs, rhs])
+    }
+
+    #[test]
+    fn dot_general_gives_batch_then_free_axes() {
+        assert_eq!(dot(matmul(), f32s(&[2, 3, 4]), f32s(&[2, 4, 5])), "float32[2, 3, 5]");
+        assert_eq!(dot(matmul(), f32s(&[2, 3, 0]), f32s(&[2, 0, 5])), "float32[2, 3, 5]");
+        let wide = |result| DotDims { result, ..matmul() };
+        assert_eq!(dot(wide(I32), ty(I8, &[2, 3, 4]), ty(I8, &[2, 4, 5])), "int32[2, 3, 5]");
+        assert_eq!(dot(wide(F16), ty(F8E4M3FN, &[2, 3, 4]), ty(F8E4M3FN, &[2, 4, 5])), "float16[2, 3, 5]");
+        let outer = DotDims { lhs_contract: smallvec![], rhs_contract: smallvec![], ..matmul() };
+        assert_eq!(dot(outer, f32s(&[2, 3]), f32s(&[2, 5])), "float32[2, 3, 5]");
+    }
+
+    #[test]
+    fn dot_general_rejects_axes_sizes_and_dtypes() {
+        let (lhs, rhs) = (|| f32s(&[2, 3, 4]), || f32s(&[2, 4, 5]));
+        assert_eq!(
+            dot(matmul(), lhs(), f32s(&[2, 3, 5])),
+            "Shape: dot_general requires equal sizes of contracted axes, 2 of lhs and 1 of rhs, got lhs float32[2, 3, 4] \
+             and rhs float32[2, 3, 5]"
+        );
+        assert_eq!(
+            dot(matmul(), lhs(), f32s(&[1, 4, 5])),
+            "Shape: dot_general requires equal sizes of batch axes, 0 of lhs and 0 of rhs, got lhs float32[2, 3, 4] and \
+             rhs float32[1, 4, 5]"
+        );
+        assert_eq!(
+            dot(DotDims { lhs_contract: smallvec![0], ..matmul() }, lhs(), rhs()),
+            "Axis: dot_general requires distinct lhs batch and contracted axes, got 0 twice"
+        );
+        assert_eq!(
+            dot(DotDims { rhs_contract: smallvec![3], ..matmul() }, lhs(), rhs()),
+            "Axis: dot_general requires rhs batch and contracted axes below the rank 3, got [3]"
+        );
+        assert_eq!(
+            dot(DotDims { rhs_contract: smallvec![], ..matmul() }, lhs(), rhs()),
+            "Axis: dot_general requires as many contracted axes of lhs as of rhs, got [2] and []"
+        );
+        assert_eq!(
+            dot(DotDims { result: BF16, ..matmul() }, lhs(), rhs()),
+            "DType: dot_general requires a result of the operands' dtype or a wider one of its kind, got bfloat16 from \
+             float32"
+        );
+        assert_eq!(
+            dot(matmul(), lhs(), ty(F64, &[2, 4, 5])),
+            "DType: dot_general requires operands of one dtype, got lhs float32[2, 3, 4] and rhs float64[2, 4, 5]"
+        );
+    }
+
+    /// NCHW input and output, OIHW kernel, as in PyTorch.
+    fn nchw() -> ConvDims {
+        ConvDims {
+            input_batch: 0,
+            input_feature: 1,
+            input_spatial: smallvec![2, 3],
+            kernel_input_feature: 1,
+            kernel_output_feature: 0,
+            kernel_spatial: smallvec![2, 3],
+            output_batch: 0,
+            output_feature: 1,
+            output_spatial: smallvec![2, 3],
+            strides: smallvec![1, 1],
+            padding: smallvec![(0, 0), (0, 0)],
+            input_dilation: smallvec![1, 1],
+            kernel_dilation: smallvec![1, 1],
+            reversal: smallvec![false, false],
+            feature_groups: 1,
+            batch_groups: 1,
+            precision: Precision::Default,
+            result: F32,
+        }
+    }
+
+    fn conv(dims: ConvDims, input: &[usize], kernel: &[usize]) -> String {
+        shown(Op::Convolution(Arc::new(dims)), &[f32s(input), f32s(kernel)])
+    }
+
+    /// Shapes from torch.nn.functional.conv2d.
+    #[test]
+    fn convolution_gives_pytorchs_shapes() {
+        assert_eq!(conv(nchw(), &[2, 3, 8, 9], &[4, 3, 3, 2]), "float32[2, 4, 6, 8]");
+        let strided = ConvDims { strides: smallvec![2, 3], padding: smallvec![(1, 1), (2, 2)], ..nchw() };
+        assert_eq!(conv(strided, &[2, 3, 8, 9], &[4, 3, 3, 2]), "float32[2, 4, 4, 4]");
+        let dilated = ConvDims { kernel_dilation: smallvec![2, 1], feature_groups: 3, ..nchw() };
+        assert_eq!(conv(dilated, &[2, 3, 8, 9], &[6, 1, 3, 2]), "float32[2, 6, 4, 8]");
+        // conv_transpose2d of kernel 3, stride 2: the input is dilated and padded by 2.
+        let transposed = ConvDims { input_dilation: smallvec![2, 2], padding: smallvec![(2, 2); 2], ..nchw() };
+        assert_eq!(conv(transposed, &[1, 3, 4, 4], &[5, 3, 3, 3]), "float32[1, 5, 9, 9]");
+        assert_eq!(conv(ConvDims { batch_groups: 2, ..nchw() }, &[4, 3, 8, 9], &[4, 3, 3, 2]), "float32[2, 4, 6, 8]");
+        assert_eq!(conv(nchw(), &[0, 3, 8, 9], &[4, 3, 3, 2]), "float32[0, 4, 6, 8]");
+    }
+
+    #[test]
+    fn convolution_rejects_what_does_not_fit() {
+        assert_eq!(
+            conv(nchw(), &[2, 3, 8, 9], &[4, 2, 3, 2]),
+            "Shape: convolution requires input features equal to kernel input features times 1 groups, got input \
+             float32[2, 3, 8, 9] and kernel float32[4, 2, 3, 2]"
+        );
+        assert_eq!(
+            conv(ConvDims { feature_groups: 3, ..nchw() }, &[2, 3, 8, 9], &[4, 1, 3, 2]),
+            "Shape: convolution requires output features divisible by 3 feature groups, got 4 of kernel \
+             float32[4, 1, 3, 2]"
+        );
+        assert_eq!(
+            conv(ConvDims { batch_groups: 3, ..nchw() }, &[4, 3, 8, 9], &[3, 3, 3, 2]),
+            "Shape: convolution requires a batch divisible by 3 batch groups, got 4 of input float32[4, 3, 8, 9]"
+        );
+        assert_eq!(
+            conv(ConvDims { batch_groups: 2, feature_groups: 2, ..nchw() }, &[4, 4, 8, 9], &[4, 2, 3, 2]),
+            "Value: convolution requires one of feature groups and batch groups to be 1, got 2 and 2"
+        );
+        assert_eq!(
+            conv(ConvDims { feature_groups: 0, ..nchw() }, &[4, 4, 8, 9], &[4, 2, 3, 2]),
+            "Value: convolution requires feature groups from 1 to 2^63 - 1, got 0"
+        );
+        assert_eq!(
+            conv(ConvDims { output_feature: 0, ..nchw() }, &[2, 3, 8, 9], &[4, 3, 3, 2]),
+            "Axis: convolution requires distinct output axes, got 0 twice"
+        );
+        assert_eq!(
+            conv(ConvDims { strides: smallvec![1], ..nchw() }, &[2, 3, 8, 9], &[4, 3, 3, 2]),
+            "Value: convolution requires 2 strides, one per axis, got [1]"
+        );
+        assert_eq!(
+            conv(nchw(), &[2, 3, 8, 9], &[4, 3, 0, 2]),
+            "Value: convolution requires window sizes from 1 to 2^63 - 1, got 0 along axis 0"
+        );
+        assert_eq!(
+            conv(nchw(), &[2, 3, 8, 9], &[4, 3, 3]),
+            "Shape: convolution requires input and kernel of one rank, got input float32[2, 3, 8, 9] and kernel \
+             float32[4, 3, 3]"
+        );
+    }
+}

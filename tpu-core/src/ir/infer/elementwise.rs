@@ -100,3 +100,123 @@ pub(super) fn reduce_precision(op: &Op, operands: &[&Type], exponent: u32, manti
     ensure!(mantissa <= *range.end(), Value, op.name(), "requires 0 to 2^31 - 1 mantissa bits, got {mantissa}");
     single(x.clone())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::*;
+    use crate::DType::*;
+    use crate::ir::*;
+
+    #[test]
+    fn unary_keeps_the_type_except_where_the_function_changes_it() {
+        assert_eq!(shown(Op::Unary(UnaryOp::Exp), &[f32s(&[2, 3])]), "float32[2, 3]");
+        assert_eq!(shown(Op::Unary(UnaryOp::Exp), &[f32s(&[])]), "float32[]");
+        assert_eq!(shown(Op::Unary(UnaryOp::Neg), &[ty(I8, &[0])]), "int8[0]");
+        assert_eq!(shown(Op::Unary(UnaryOp::IsFinite), &[f32s(&[2])]), "bool[2]");
+        assert_eq!(shown(Op::Unary(UnaryOp::Abs), &[ty(Complex64, &[2])]), "float32[2]");
+        assert_eq!(shown(Op::Unary(UnaryOp::Imag), &[ty(Complex64, &[2])]), "float32[2]");
+        assert_eq!(shown(Op::Unary(UnaryOp::Sign), &[ty(Complex64, &[2])]), "complex64[2]");
+    }
+
+    #[test]
+    fn unary_rejects_dtypes_and_counts() {
+        assert_eq!(
+            shown(Op::Unary(UnaryOp::Exp), &[ty(I32, &[2])]),
+            "DType: exponential requires operand of float or complex dtype, got int32[2]"
+        );
+        assert_eq!(
+            shown(Op::Unary(UnaryOp::Abs), &[ty(U8, &[2])]),
+            "DType: abs requires operand of signed integer, float or complex dtype, got uint8[2]"
+        );
+        assert_eq!(shown(Op::Unary(UnaryOp::Exp), &[]), "Value: exponential requires 1 operand, got 0");
+    }
+
+    #[test]
+    fn binary_wants_one_type() {
+        let add = || Op::Binary(BinaryOp::Add);
+        assert_eq!(shown(add(), &[f32s(&[2, 3]), f32s(&[2, 3])]), "float32[2, 3]");
+        assert_eq!(shown(add(), &[ty(Bool, &[]), ty(Bool, &[])]), "bool[]");
+        assert_eq!(
+            shown(add(), &[f32s(&[2, 3]), f32s(&[3])]),
+            "Shape: add requires operands of one shape, got lhs float32[2, 3] and rhs float32[3]"
+        );
+        assert_eq!(
+            shown(add(), &[f32s(&[2]), ty(I32, &[2])]),
+            "DType: add requires operands of one dtype, got lhs float32[2] and rhs int32[2]"
+        );
+        assert_eq!(
+            shown(Op::Binary(BinaryOp::And), &[f32s(&[2]), f32s(&[2])]),
+            "DType: and requires lhs of bool or integer dtype, got float32[2]"
+        );
+        assert_eq!(shown(add(), &[f32s(&[2])]), "Value: add requires 2 operands, got 1");
+    }
+
+    #[test]
+    fn compare_gives_bool_and_orders_no_complex_numbers() {
+        let c = || ty(Complex64, &[2]);
+        assert_eq!(shown(Op::Compare(Comparison::Lt), &[ty(F8E5M2, &[2]), ty(F8E5M2, &[2])]), "bool[2]");
+        assert_eq!(shown(Op::Compare(Comparison::Ne), &[c(), c()]), "bool[2]");
+        assert_eq!(
+            shown(Op::Compare(Comparison::Lt), &[c(), c()]),
+            "DType: compare requires lhs of bool, integer, float or float8 dtype, got complex64[2]"
+        );
+    }
+
+    #[test]
+    fn select_and_clamp_want_one_shape() {
+        let x = || f32s(&[2]);
+        assert_eq!(shown(Op::Select, &[ty(Bool, &[2]), x(), x()]), "float32[2]");
+        assert_eq!(
+            shown(Op::Select, &[x(), x(), x()]),
+            "DType: select requires predicate of bool dtype, got float32[2]"
+        );
+        assert_eq!(
+            shown(Op::Select, &[ty(Bool, &[]), x(), x()]),
+            "Shape: select requires operands of one shape, got predicate bool[] and on_true float32[2]"
+        );
+        assert_eq!(
+            shown(Op::Select, &[ty(Bool, &[2]), x(), ty(F64, &[2])]),
+            "DType: select requires operands of one dtype, got on_true float32[2] and on_false float64[2]"
+        );
+        assert_eq!(shown(Op::Clamp, &[x(), x(), x()]), "float32[2]");
+        assert_eq!(
+            shown(Op::Clamp, &[f32s(&[]), x(), x()]),
+            "Shape: clamp requires operands of one shape, got low float32[] and operand float32[2]"
+        );
+    }
+
+    #[test]
+    fn complex_numbers_have_parts_of_f32() {
+        assert_eq!(shown(Op::Complex, &[f32s(&[2]), f32s(&[2])]), "complex64[2]");
+        assert_eq!(
+            shown(Op::Complex, &[ty(F64, &[2]), ty(F64, &[2])]),
+            "DType: complex requires real of float32 dtype, got float64[2]"
+        );
+    }
+
+    /// Shapes as StableHLO's specification of `bitcast_convert` gives them.
+    #[test]
+    fn bitcast_convert_adds_or_removes_the_last_axis() {
+        assert_eq!(shown(Op::BitcastConvert(I32), &[f32s(&[3])]), "int32[3]");
+        assert_eq!(shown(Op::BitcastConvert(U8), &[f32s(&[3])]), "uint8[3, 4]");
+        assert_eq!(shown(Op::BitcastConvert(F32), &[ty(U8, &[3, 4])]), "float32[3]");
+        assert_eq!(
+            shown(Op::BitcastConvert(F32), &[ty(U8, &[3])]),
+            "Shape: bitcast_convert requires a last axis of size 4 to make float32, got operand uint8[3]"
+        );
+        assert_eq!(
+            shown(Op::BitcastConvert(Bool), &[ty(U8, &[3])]),
+            "DType: bitcast_convert requires a result of integer, float or float8 dtype, got bool from uint8[3]"
+        );
+    }
+
+    #[test]
+    fn convert_takes_everything_and_reduce_precision_an_exponent() {
+        assert_eq!(shown(Op::Convert(Bool), &[ty(Complex64, &[3])]), "bool[3]");
+        assert_eq!(shown(Op::ReducePrecision { exponent_bits: 5, mantissa_bits: 0 }, &[f32s(&[])]), "float32[]");
+        assert_eq!(
+            shown(Op::ReducePrecision { exponent_bits: 0, mantissa_bits: 2 }, &[f32s(&[])]),
+            "Value: reduce_precision requires 1 to 2^31 - 1 exponent bits, got 0"
+        );
+    }
+}

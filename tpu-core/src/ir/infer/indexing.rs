@@ -239,3 +239,209 @@ pub(super) fn scatter(op: &Op, operands: &[&Type], dims: &ScatterDims) -> Result
     );
     single(x.clone())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::*;
+    use crate::DType::*;
+    use crate::ir::*;
+    use smallvec::smallvec;
+    use std::sync::Arc;
+
+    #[test]
+    fn dynamic_slices_take_one_scalar_per_axis() {
+        let (x, i) = (|| f32s(&[4, 5]), || ty(I32, &[]));
+        let op = |sizes: &[usize]| Op::DynamicSlice { sizes: Axes::from_slice(sizes) };
+        assert_eq!(shown(op(&[2, 5]), &[x(), i(), i()]), "float32[2, 5]");
+        assert_eq!(shown(op(&[0, 5]), &[x(), i(), i()]), "float32[0, 5]");
+        assert_eq!(shown(op(&[]), &[f32s(&[])]), "float32[]");
+        assert_eq!(
+            shown(op(&[5, 5]), &[x(), i(), i()]),
+            "Shape: dynamic_slice requires window sizes of at most those of the operand, got 5 along axis 0 of \
+             float32[4, 5]"
+        );
+        assert_eq!(
+            shown(op(&[2, 5]), &[x(), i()]),
+            "Value: dynamic_slice requires 2 start indices for operand float32[4, 5], got 1"
+        );
+        assert_eq!(
+            shown(op(&[2, 5]), &[x(), i(), f32s(&[])]),
+            "DType: dynamic_slice requires scalar integers as start indices, got float32[] for axis 1"
+        );
+        assert_eq!(
+            shown(op(&[2, 5]), &[x(), i(), ty(I64, &[])]),
+            "DType: dynamic_slice requires start indices of one dtype, got int32[] and int64[]"
+        );
+        assert_eq!(shown(Op::DynamicUpdateSlice, &[x(), f32s(&[1, 0]), i(), i()]), "float32[4, 5]");
+        assert_eq!(
+            shown(Op::DynamicUpdateSlice, &[x(), f32s(&[5, 1]), i(), i()]),
+            "Shape: dynamic_update_slice requires an update of the operand's rank and of at most its sizes, got operand \
+             float32[4, 5] and update float32[5, 1]"
+        );
+        assert_eq!(
+            shown(Op::DynamicUpdateSlice, &[x()]),
+            "Value: dynamic_update_slice requires an operand, an update and start indices, got 1 operands"
+        );
+    }
+
+    /// The dimension numbers of the example of `gather` in StableHLO's specification: operand 2x3x4x2, indices
+    /// 2x2x3x2, result 2x2x3x2x2.
+    fn spec_gather() -> GatherDims {
+        GatherDims {
+            offset_dims: smallvec![3, 4],
+            collapsed_slice_dims: smallvec![1],
+            operand_batching_dims: smallvec![0],
+            start_indices_batching_dims: smallvec![1],
+            start_index_map: smallvec![2, 1],
+            index_vector_dim: 3,
+            slice_sizes: smallvec![1, 1, 2, 2],
+            indices_are_sorted: false,
+        }
+    }
+
+    fn gather(dims: GatherDims) -> String {
+        shown(Op::Gather(Arc::new(dims)), &[f32s(&[2, 3, 4, 2]), ty(I64, &[2, 2, 3, 2])])
+    }
+
+    #[test]
+    fn gather_gives_the_specifications_shape() {
+        assert_eq!(gather(spec_gather()), "float32[2, 2, 3, 2, 2]");
+    }
+
+    #[test]
+    fn gather_rejects_each_broken_dimension_number() {
+        let base = spec_gather;
+        for (dims, message) in [
+            (
+                GatherDims { slice_sizes: smallvec![1, 1, 2, 3], ..base() },
+                "Shape: gather requires slice sizes of at most those of the operand, got 3 along axis 3 of \
+                 float32[2, 3, 4, 2]",
+            ),
+            (
+                GatherDims { slice_sizes: smallvec![1, 1, 2], ..base() },
+                "Value: gather requires 4 slice sizes, one per axis, got [1, 1, 2]",
+            ),
+            (
+                GatherDims { index_vector_dim: 5, ..base() },
+                "Axis: gather requires index_vector_dim of at most the rank 4 of indices int64[2, 2, 3, 2], got 5",
+            ),
+            (
+                GatherDims { start_index_map: smallvec![2], ..base() },
+                "Value: gather requires a start_index_map with an entry per component of an index, got [2] for indices \
+                 int64[2, 2, 3, 2] with index_vector_dim 3",
+            ),
+            (
+                GatherDims { start_index_map: smallvec![2, 0], ..base() },
+                "Axis: gather requires distinct operand_batching_dims, got 0 twice",
+            ),
+            (
+                GatherDims { offset_dims: smallvec![4, 3], ..base() },
+                "Axis: gather requires increasing offset_dims, got [4, 3]",
+            ),
+            (
+                GatherDims { offset_dims: smallvec![3, 5], ..base() },
+                "Axis: gather requires offset_dims below the rank 5, got [3, 5]",
+            ),
+            (
+                GatherDims { offset_dims: smallvec![3], ..base() },
+                "Value: gather requires as many offset_dims as the window has axes, 2, got [3]",
+            ),
+            (
+                GatherDims { collapsed_slice_dims: smallvec![0], ..base() },
+                "Axis: gather requires distinct operand_batching_dims, got 0 twice",
+            ),
+            (
+                GatherDims { slice_sizes: smallvec![1, 2, 2, 2], ..base() },
+                "Shape: gather requires slice size 1 along collapsed and batching axes, got 2 along axis 1 of operand \
+                 float32[2, 3, 4, 2]",
+            ),
+            (
+                GatherDims { start_indices_batching_dims: smallvec![2], ..base() },
+                "Shape: gather requires equal sizes of batching axes, 0 of the operand and 2 of the indices, got operand \
+                 float32[2, 3, 4, 2] and indices int64[2, 2, 3, 2]",
+            ),
+            (
+                GatherDims { start_indices_batching_dims: smallvec![3], ..base() },
+                "Axis: gather requires start_indices_batching_dims without the index_vector_dim 3, got [3]",
+            ),
+            (
+                GatherDims { start_indices_batching_dims: smallvec![], ..base() },
+                "Axis: gather requires as many operand_batching_dims as start_indices_batching_dims, got [0] and []",
+            ),
+        ] {
+            assert_eq!(gather(dims), message);
+        }
+    }
+
+    #[test]
+    fn gather_reads_from_an_empty_operand_only_into_an_empty_result() {
+        let dims = Arc::new(GatherDims {
+            offset_dims: smallvec![],
+            collapsed_slice_dims: smallvec![0],
+            operand_batching_dims: smallvec![],
+            start_indices_batching_dims: smallvec![],
+            start_index_map: smallvec![0],
+            index_vector_dim: 1,
+            slice_sizes: smallvec![0],
+            indices_are_sorted: false,
+        });
+        assert_eq!(shown(Op::Gather(dims.clone()), &[f32s(&[0]), ty(I64, &[0])]), "float32[0]");
+        assert_eq!(
+            shown(Op::Gather(dims.clone()), &[f32s(&[0]), ty(I64, &[2])]),
+            "Shape: gather requires an operand with elements to read, got operand float32[0] and result shape [2]"
+        );
+        assert_eq!(
+            shown(Op::Gather(dims), &[f32s(&[0]), f32s(&[2])]),
+            "DType: gather requires indices of integer dtype, got float32[2]"
+        );
+    }
+
+    /// The example of `scatter` in StableHLO's specification: input 2x3x4x2, indices 2x2x3x2, updates 2x2x3x2x2.
+    fn spec_scatter() -> ScatterDims {
+        ScatterDims {
+            update_window_dims: smallvec![3, 4],
+            inserted_window_dims: smallvec![1],
+            input_batching_dims: smallvec![0],
+            scatter_indices_batching_dims: smallvec![1],
+            scatter_dims_to_operand_dims: smallvec![2, 1],
+            index_vector_dim: 3,
+            indices_are_sorted: false,
+            unique_indices: false,
+            combiner: Some(Reducer::Sum),
+        }
+    }
+
+    fn scatter(dims: ScatterDims, updates: &[usize]) -> String {
+        shown(Op::Scatter(Arc::new(dims)), &[f32s(&[2, 3, 4, 2]), ty(I64, &[2, 2, 3, 2]), f32s(updates)])
+    }
+
+    #[test]
+    fn scatter_takes_the_specifications_shapes_and_narrower_windows() {
+        assert_eq!(scatter(spec_scatter(), &[2, 2, 3, 2, 2]), "float32[2, 3, 4, 2]");
+        assert_eq!(scatter(spec_scatter(), &[2, 2, 3, 4, 1]), "float32[2, 3, 4, 2]");
+        let fits = "requires updates of shape [2, 2, 3, 4, 2], less only along the window axes [3, 4]";
+        for wrong in [&[2, 2, 3, 5, 2][..], &[1, 2, 3, 2, 2], &[2, 2, 3, 2]] {
+            let message = scatter(spec_scatter(), wrong);
+            assert!(message.starts_with(&format!("Shape: scatter {fits}, got updates float32{wrong:?}")), "{message}");
+        }
+        assert_eq!(
+            scatter(ScatterDims { update_window_dims: smallvec![3], ..spec_scatter() }, &[2, 2, 3, 2, 2]),
+            "Value: scatter requires as many update_window_dims as the window has axes, 2, got [3]"
+        );
+        assert_eq!(
+            scatter(ScatterDims { inserted_window_dims: smallvec![0], ..spec_scatter() }, &[2, 2, 3, 2, 2]),
+            "Axis: scatter requires distinct input_batching_dims, got 0 twice"
+        );
+    }
+
+    #[test]
+    fn scatter_without_a_combiner_takes_every_dtype() {
+        let types = |dtype| [ty(dtype, &[2, 3, 4, 2]), ty(I64, &[2, 2, 3, 2]), ty(dtype, &[2, 2, 3, 2, 2])];
+        let op = |combiner| Op::Scatter(Arc::new(ScatterDims { combiner, ..spec_scatter() }));
+        assert_eq!(shown(op(None), &types(F8E5M2)), "float8_e5m2[2, 3, 4, 2]");
+        assert_eq!(
+            shown(op(Some(Reducer::Sum)), &types(F8E5M2)),
+            "DType: scatter requires operand of bool, integer, float or complex dtype, got float8_e5m2[2, 3, 4, 2]"
+        );
+    }
+}

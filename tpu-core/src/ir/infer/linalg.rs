@@ -101,3 +101,89 @@ pub(super) fn lu(op: &Op, operands: &[&Type]) -> Result<Types> {
     let permutation = Type { dtype: DType::I32, shape: stacked(batch, &[m]) };
     Ok(SmallVec::from_iter([x.clone(), pivots, permutation]))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::*;
+    use crate::DType::*;
+    use crate::ir::*;
+    use smallvec::smallvec;
+
+    /// Shapes from torch.fft.rfft2 and irfft2.
+    #[test]
+    fn fft_halves_the_last_axis_of_real_signals() {
+        let fft = |kind, lengths: &[usize], x| shown(Op::Fft { kind, lengths: Axes::from_slice(lengths) }, &[x]);
+        assert_eq!(fft(FftKind::Fft, &[8], ty(Complex64, &[2, 8])), "complex64[2, 8]");
+        assert_eq!(fft(FftKind::Rfft, &[4, 9], f32s(&[2, 4, 9])), "complex64[2, 4, 5]");
+        assert_eq!(fft(FftKind::Irfft, &[4, 9], ty(Complex64, &[2, 4, 5])), "float32[2, 4, 9]");
+        assert_eq!(fft(FftKind::Rfft, &[0], f32s(&[0])), "complex64[0]");
+        assert_eq!(
+            fft(FftKind::Irfft, &[9], ty(Complex64, &[9])),
+            "Shape: fft requires last axes of the lengths [9], of 5 along the last for IRFFT, got operand complex64[9]"
+        );
+        assert_eq!(
+            fft(FftKind::Fft, &[2; 4], ty(Complex64, &[2; 4])),
+            "Value: fft requires 1 to 3 lengths, got [2, 2, 2, 2]"
+        );
+        assert_eq!(
+            fft(FftKind::Fft, &[2, 2], ty(Complex64, &[2])),
+            "Shape: fft requires an axis per length of [2, 2], got operand complex64[2]"
+        );
+        assert_eq!(fft(FftKind::Fft, &[2], f32s(&[2])), "DType: fft requires operand of complex dtype, got float32[2]");
+    }
+
+    #[test]
+    fn factorisations_keep_batch_axes() {
+        assert_eq!(shown(Op::Cholesky { lower: true }, &[f32s(&[5, 3, 3])]), "float32[5, 3, 3]");
+        assert_eq!(shown(Op::Qr, &[f32s(&[5, 4, 3])]), "float32[5, 4, 3] float32[5, 3, 3]");
+        assert_eq!(shown(Op::Qr, &[f32s(&[3, 4])]), "float32[3, 3] float32[3, 4]");
+        assert_eq!(shown(Op::Eigh, &[ty(Complex64, &[5, 3, 3])]), "float32[5, 3] complex64[5, 3, 3]");
+        assert_eq!(shown(Op::Lu, &[f32s(&[5, 4, 3])]), "float32[5, 4, 3] int32[5, 3] int32[5, 4]");
+        assert_eq!(shown(Op::Lu, &[f32s(&[0, 3])]), "float32[0, 3] int32[0] int32[0]");
+        assert_eq!(
+            shown(Op::Cholesky { lower: true }, &[f32s(&[4, 3])]),
+            "Shape: cholesky requires square matrices, got operand float32[4, 3]"
+        );
+        assert_eq!(
+            shown(Op::Eigh, &[f32s(&[4, 3])]),
+            "Shape: eigh requires square matrices, got operand float32[4, 3]"
+        );
+        assert_eq!(shown(Op::Qr, &[f32s(&[4])]), "Shape: qr requires operand of at least 2 axes, got float32[4]");
+        assert_eq!(
+            shown(Op::Lu, &[ty(F16, &[4, 4])]),
+            "DType: lu requires operand of complex, float32 or float64 dtype, got float16[4, 4]"
+        );
+    }
+
+    #[test]
+    fn triangular_solve_wants_b_beside_a() {
+        let solve = |left, a: &[usize], b: &[usize]| {
+            let transpose = TransposeKind::None;
+            let op = Op::TriangularSolve { left, lower: true, unit_diagonal: false, transpose };
+            shown(op, &[f32s(a), f32s(b)])
+        };
+        assert_eq!(solve(true, &[5, 3, 3], &[5, 3, 2]), "float32[5, 3, 2]");
+        assert_eq!(solve(false, &[3, 3], &[2, 3]), "float32[2, 3]");
+        assert_eq!(
+            solve(true, &[3, 3], &[2, 3]),
+            "Shape: triangular_solve requires b with 3 rows, as many as a has, got a float32[3, 3] and b float32[2, 3]"
+        );
+        assert_eq!(
+            solve(true, &[5, 3, 3], &[3, 3]),
+            "Shape: triangular_solve requires equal batch axes, got a float32[5, 3, 3] and b float32[3, 3]"
+        );
+        assert_eq!(
+            solve(true, &[2, 3], &[2, 3]),
+            "Shape: triangular_solve requires square matrices, got a float32[2, 3]"
+        );
+    }
+
+    #[test]
+    fn lengths_are_those_of_the_operand() {
+        let op = Op::Fft { kind: FftKind::Fft, lengths: smallvec![3, 8] };
+        assert_eq!(
+            shown(op, &[ty(Complex64, &[4, 8])]),
+            "Shape: fft requires last axes of the lengths [3, 8], of 8 along the last for FFT, got operand complex64[4, 8]"
+        );
+    }
+}

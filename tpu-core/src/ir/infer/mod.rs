@@ -128,7 +128,7 @@ pub fn infer<S: Signatures + ?Sized>(op: &Op, operands: &[&Type], blocks: &S) ->
 
         Op::CustomCall(call) => control::custom_call(op, call),
         Op::OptimizationBarrier => Ok(operands.iter().copied().cloned().collect()),
-        Op::Composite { body, .. } => control::composite(op, operands, *body, blocks),
+        Op::Composite { name, attributes, body } => control::composite(op, operands, name, attributes, *body, blocks),
     }
 }
 

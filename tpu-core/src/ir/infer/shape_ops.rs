@@ -168,3 +168,160 @@ pub(super) fn reverse(op: &Op, operands: &[&Type], axes: &[usize]) -> Result<Typ
     axis_set(op, "axes", axes, x.shape.rank())?;
     single(x.clone())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::*;
+    use crate::DType::*;
+    use crate::ir::*;
+    use smallvec::smallvec;
+
+    #[test]
+    fn iota_counts_along_an_axis_that_exists() {
+        let iota = |axis, dtype| Op::Iota { axis, dtype, shape: [2, 3].into() };
+        assert_eq!(shown(iota(1, BF16), &[]), "bfloat16[2, 3]");
+        assert_eq!(shown(iota(2, I32), &[]), "Axis: iota requires axis below the rank 2 of int32[2, 3], got 2");
+        assert_eq!(
+            shown(iota(0, Bool), &[]),
+            "DType: iota requires a result of integer, float or complex dtype, got bool[2, 3]"
+        );
+        let huge = Op::Iota { axis: 0, dtype: I32, shape: [usize::MAX].into() };
+        assert_eq!(shown(huge, &[]), format!("Shape: iota requires sizes below 2^63, got {}", usize::MAX));
+        let deep = Op::Iota { axis: 0, dtype: I32, shape: vec![1; 65].into() };
+        assert_eq!(shown(deep, &[]), "Shape: iota requires at most 64 axes, got 65");
+    }
+
+    #[test]
+    fn rng_bits_takes_two_words() {
+        assert_eq!(shown(Op::RngBits([5].into()), &[ty(U64, &[]), ty(U64, &[])]), "uint32[5]");
+        assert_eq!(
+            shown(Op::RngBits([5].into()), &[ty(U64, &[]), ty(U64, &[1])]),
+            "Shape: rng_bits requires a scalar offset, got uint64[1]"
+        );
+        assert_eq!(
+            shown(Op::RngBits([5].into()), &[ty(I64, &[]), ty(U64, &[])]),
+            "DType: rng_bits requires seed of uint64 dtype, got int64[]"
+        );
+    }
+
+    #[test]
+    fn broadcast_stretches_ones() {
+        let to = |axes: &[usize]| Op::BroadcastInDim { shape: [2, 3].into(), axes: Axes::from_slice(axes) };
+        assert_eq!(shown(to(&[]), &[f32s(&[])]), "float32[2, 3]");
+        assert_eq!(shown(to(&[1, 0]), &[f32s(&[3, 1])]), "float32[2, 3]");
+        assert_eq!(
+            shown(to(&[0]), &[f32s(&[3])]),
+            "Shape: broadcast_in_dim requires operand axis 0 to have size 1 or that of result axis 0, got operand \
+             float32[3] and result shape [2, 3]"
+        );
+        assert_eq!(shown(to(&[2]), &[f32s(&[3])]), "Axis: broadcast_in_dim requires axes below the rank 2, got [2]");
+        assert_eq!(shown(to(&[1, 1]), &[f32s(&[1, 1])]), "Axis: broadcast_in_dim requires distinct axes, got 1 twice");
+        assert_eq!(shown(to(&[1]), &[f32s(&[])]), "Value: broadcast_in_dim requires 0 axes, one per axis, got [1]");
+        let huge = Op::BroadcastInDim { shape: vec![1 << 40; 3].into(), axes: smallvec![] };
+        assert_eq!(shown(huge, &[f32s(&[])]), "float32[1099511627776, 1099511627776, 1099511627776]");
+    }
+
+    #[test]
+    fn reshape_keeps_the_number_of_elements_even_beyond_usize() {
+        assert_eq!(shown(Op::Reshape([6].into()), &[f32s(&[2, 3])]), "float32[6]");
+        assert_eq!(shown(Op::Reshape([].into()), &[f32s(&[1, 1])]), "float32[]");
+        assert_eq!(shown(Op::Reshape([0, 9].into()), &[f32s(&[0])]), "float32[0, 9]");
+        assert_eq!(
+            shown(Op::Reshape([4].into()), &[f32s(&[2, 3])]),
+            "Shape: reshape requires as many elements as before, got operand float32[2, 3] and result shape [4]"
+        );
+        let wide = |sizes: [usize; 3]| shown(Op::Reshape(sizes.into()), &[f32s(&[6 << 40, 1 << 40, 5])]);
+        assert!(wide([2 << 40, 15, 1 << 40]).starts_with("float32"));
+        assert!(wide([2 << 40, 16, 1 << 40]).starts_with("Shape: reshape requires as many elements"));
+        assert!(wide([2, 3, 5]).starts_with("Shape: reshape requires as many elements"));
+    }
+
+    #[test]
+    fn transpose_wants_a_permutation() {
+        assert_eq!(shown(Op::Transpose(smallvec![2, 0, 1]), &[f32s(&[2, 3, 4])]), "float32[4, 2, 3]");
+        assert_eq!(shown(Op::Transpose(smallvec![]), &[f32s(&[])]), "float32[]");
+        assert_eq!(
+            shown(Op::Transpose(smallvec![0, 0]), &[f32s(&[2, 3])]),
+            "Axis: transpose requires distinct axes, got 0 twice"
+        );
+        assert_eq!(
+            shown(Op::Transpose(smallvec![0]), &[f32s(&[2, 3])]),
+            "Value: transpose requires 2 axes, one per axis, got [0]"
+        );
+    }
+
+    #[test]
+    fn slice_stays_inside() {
+        let slice = |start, limit, stride| {
+            let op = Op::Slice { start: smallvec![start], limit: smallvec![limit], strides: smallvec![stride] };
+            shown(op, &[f32s(&[8])])
+        };
+        assert_eq!(slice(1, 8, 3), "float32[3]");
+        assert_eq!(slice(8, 8, 1), "float32[0]");
+        assert_eq!(
+            slice(1, 9, 1),
+            "Index: slice requires 0 <= start <= limit <= 8 along axis 0, got 1 and 9 for operand float32[8]"
+        );
+        assert_eq!(
+            slice(3, 2, 1),
+            "Index: slice requires 0 <= start <= limit <= 8 along axis 0, got 3 and 2 for operand float32[8]"
+        );
+        assert_eq!(slice(0, 8, 0), "Value: slice requires strides of at least 1, got 0 along axis 0");
+    }
+
+    #[test]
+    fn pad_grows_or_cuts() {
+        let pad = |size, low, high, interior| {
+            let op = Op::Pad { low: smallvec![low], high: smallvec![high], interior: smallvec![interior] };
+            shown(op, &[f32s(&[size]), f32s(&[])])
+        };
+        assert_eq!(pad(3, 1, 2, 1), "float32[8]");
+        assert_eq!(pad(3, -1, -2, 0), "float32[0]");
+        assert_eq!(pad(0, 2, 0, 5), "float32[2]");
+        assert_eq!(pad(3, -4, 0, 0), "Shape: pad requires a size from 0 to 2^63 - 1 of result axis 0, got -1");
+        assert_eq!(
+            pad(3, i64::MAX, 0, 0),
+            "Shape: pad requires a size from 0 to 2^63 - 1 of result axis 0, got 9223372036854775810"
+        );
+        let op = || Op::Pad { low: smallvec![0], high: smallvec![0], interior: smallvec![0] };
+        assert_eq!(
+            shown(op(), &[f32s(&[3]), ty(I32, &[])]),
+            "DType: pad requires operands of one dtype, got operand float32[3] and value int32[]"
+        );
+        assert_eq!(
+            shown(op(), &[f32s(&[3]), f32s(&[1])]),
+            "Shape: pad requires a scalar value, got float32[1] for operand float32[3]"
+        );
+    }
+
+    #[test]
+    fn concatenate_joins_along_one_axis() {
+        let op = |axis| Op::Concatenate { axis };
+        assert_eq!(shown(op(1), &[f32s(&[2, 3]), f32s(&[2, 0]), f32s(&[2, 1])]), "float32[2, 4]");
+        assert_eq!(
+            shown(op(0), &[f32s(&[2, 3]), f32s(&[2, 1])]),
+            "Shape: concatenate requires operands that differ only along axis 0, got operand 0 float32[2, 3] and \
+             operand 1 float32[2, 1]"
+        );
+        assert_eq!(
+            shown(op(0), &[f32s(&[2]), ty(F16, &[2])]),
+            "DType: concatenate requires operands of one dtype, got operand 0 float32[2] and operand 1 float16[2]"
+        );
+        assert_eq!(shown(op(0), &[]), "Value: concatenate requires at least 1 operand, got 0");
+        assert_eq!(shown(op(0), &[f32s(&[])]), "Axis: concatenate requires axis below the rank 0 of float32[], got 0");
+        let half = f32s(&[1 << 62]);
+        assert_eq!(
+            shown(op(0), &[half.clone(), half]),
+            "Shape: concatenate requires a size from 0 to 2^63 - 1 of result axis 0, got 9223372036854775808"
+        );
+    }
+
+    #[test]
+    fn reverse_wants_distinct_axes() {
+        assert_eq!(shown(Op::Reverse(smallvec![1, 0]), &[f32s(&[2, 3])]), "float32[2, 3]");
+        assert_eq!(
+            shown(Op::Reverse(smallvec![1, 1]), &[f32s(&[2, 3])]),
+            "Axis: reverse requires distinct axes, got 1 twice"
+        );
+    }
+}
