@@ -1,6 +1,6 @@
 //! Ops that go along one axis in order: arg-reductions and running reductions.
 
-use super::cell::{Cell, with_cell, with_ordered_cell};
+use super::cell::{Cell, with_number, with_ordered};
 use super::elementwise::refused;
 use super::wide::Wide;
 use super::{Operand, Target, split};
@@ -29,7 +29,7 @@ pub(super) fn is_better<T: Cell<Wide: PartialOrd>>(kind: Extreme, x: T, best: T)
 /// Extreme along `axis` and where it is.
 pub(super) fn arg_reduce(kind: Extreme, axis: usize, x: &Operand<'_>, out: &mut [Target<'_>; 2]) -> Result<()> {
     let dtype = x.ty.dtype;
-    with_ordered_cell!(dtype, T => arg_reduce_cells::<T>(kind, axis, x, out), Err(refused("arg_reduce", dtype)))
+    with_ordered!(dtype, T => arg_reduce_cells::<T>(kind, axis, x, out), Err(refused("arg_reduce", dtype)))
 }
 
 fn arg_reduce_cells<T: Cell<Wide: PartialOrd>>(
@@ -92,11 +92,11 @@ pub(super) fn cumulative(
         (DType::F32, Reducer::Product) => {
             running(x.cells::<f32>()?, y.cells()?, shape, reverse, 1f64, f64::from, |a, b| a * b, |a| a as f32);
         }
-        _ => with_cell!(dtype, T => {
+        _ => with_number!(dtype, T => {
             let combine = <T as Cell>::Wide::reducer::<T>(kind).ok_or_else(|| refused("cumulative", dtype))?;
             let (x, y) = (x.cells::<T>()?, y.cells::<T>()?);
             running(x, y, shape, reverse, combine.identity, T::widen, combine.apply, T::narrow);
-        }),
+        }, return Err(refused("cumulative", dtype))),
     }
     Ok(())
 }

@@ -42,11 +42,6 @@ pub(super) trait Cell: Pod + Send + Sync + Default + PartialEq {
     /// Rounded to nearest.
     fn narrow(wide: Self::Wide) -> Self;
 
-    /// The same for the bounds of the wide type: infinities become the largest number where there are none.
-    fn narrow_bound(wide: Self::Wide) -> Self {
-        Self::narrow(wide)
-    }
-
     /// The number `index`, rounded or wrapped.
     fn from_index(index: usize) -> Self;
 }
@@ -77,27 +72,12 @@ cells! {
     f32: |i| i as Self; f64: |i| i as Self;
     Complex64: |i| Self::new(i as f32, 0.0);
 }
-cells! { as f32: f16, bf16, F8E5M2 }
+cells! { as f32: f16, bf16, F8E4M3FN, F8E5M2 }
 
-impl Cell for F8E4M3FN {
-    type Wide = f32;
-    fn widen(self) -> f32 {
-        self.to_f32()
-    }
-    fn narrow(wide: f32) -> Self {
-        Self::from_f32(wide)
-    }
-    fn narrow_bound(wide: f32) -> Self {
-        Self::from_f32(wide.clamp(-448.0, 448.0))
-    }
-    fn from_index(index: usize) -> Self {
-        Self::from_f32(index as f32)
-    }
-}
-
-/// Runs `$body` with `$T` standing for the cell type of `$dtype`.
-macro_rules! with_cell {
-    ($dtype:expr, $T:ident => $body:expr) => {{
+/// Runs `$body` with `$T` standing for the cell type of `$dtype`, or `$otherwise` for dtypes without arithmetic: the
+/// 8-bit floats.
+macro_rules! with_number {
+    ($dtype:expr, $T:ident => $body:expr, $otherwise:expr) => {{
         macro_rules! arm {
             ($t:ty) => {{
                 type $T = $t;
@@ -119,16 +99,15 @@ macro_rules! with_cell {
             D::BF16 => arm!(half::bf16),
             D::F32 => arm!(f32),
             D::F64 => arm!(f64),
-            D::F8E4M3FN => arm!($crate::F8E4M3FN),
-            D::F8E5M2 => arm!($crate::F8E5M2),
             D::Complex64 => arm!($crate::Complex64),
+            D::F8E4M3FN | D::F8E5M2 => $otherwise,
         }
     }};
 }
-pub(super) use with_cell;
+pub(super) use with_number;
 
-/// The same for types with an order; for complex numbers, runs `$otherwise`.
-macro_rules! with_ordered_cell {
+/// The same for dtypes with an order: complex numbers have none, the 8-bit floats have.
+macro_rules! with_ordered {
     ($dtype:expr, $T:ident => $body:expr, $otherwise:expr) => {{
         macro_rules! arm {
             ($t:ty) => {{
@@ -157,4 +136,4 @@ macro_rules! with_ordered_cell {
         }
     }};
 }
-pub(super) use with_ordered_cell;
+pub(super) use with_ordered;

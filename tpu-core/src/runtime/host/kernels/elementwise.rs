@@ -1,6 +1,6 @@
 //! Ops on the elements at one position of their operands.
 
-use super::cell::{Cell, Flag, with_cell, with_ordered_cell};
+use super::cell::{Cell, Flag, with_number, with_ordered};
 use super::movement::with_width;
 use super::wide::{self, Wide};
 use super::{Operand, Target, split};
@@ -36,11 +36,11 @@ pub(super) fn unary(op: UnaryOp, x: &Operand<'_>, [y]: &mut [Target<'_>; 1]) -> 
         UnaryOp::Imag if dtype.is_complex() => return part(x, y, |z| z.im),
         _ => {}
     }
-    with_cell!(dtype, T => {
+    with_number!(dtype, T => {
         let map = <T as Cell>::Wide::unary::<T>(op).ok_or_else(|| refused(op.name(), dtype))?;
         let x = x.cells::<T>()?;
         split::parts(y.cells::<T>()?, 1, cost(op), |first, part| map(&x[first..first + part.len()], part));
-    });
+    }, return Err(refused(op.name(), dtype)));
     Ok(())
 }
 
@@ -67,8 +67,6 @@ fn with_float(dtype: DType, name: &'static str, what: impl OnFloat) -> Result<()
         DType::BF16 => what.run::<half::bf16>(),
         DType::F32 => what.run::<f32>(),
         DType::F64 => what.run::<f64>(),
-        DType::F8E4M3FN => what.run::<crate::F8E4M3FN>(),
-        DType::F8E5M2 => what.run::<crate::F8E5M2>(),
         other => Err(refused(name, other)),
     }
 }
@@ -95,14 +93,14 @@ impl OnFloat for IsFinite<'_, '_, '_> {
 pub(super) fn binary(op: BinaryOp, x: &Operand<'_>, y: &Operand<'_>, [z]: &mut [Target<'_>; 1]) -> Result<()> {
     let dtype = x.ty.dtype;
     let cost = if matches!(op, BinaryOp::Power | BinaryOp::Atan2 | BinaryOp::Remainder) { 20.0 } else { 1.0 };
-    with_cell!(dtype, T => {
+    with_number!(dtype, T => {
         let zip = <T as Cell>::Wide::binary::<T>(op).ok_or_else(|| refused(op.name(), dtype))?;
         let (x, y) = (x.cells::<T>()?, y.cells::<T>()?);
         split::parts(z.cells::<T>()?, 1, cost, |first, part| {
             let range = first..first + part.len();
             zip(&x[range.clone()], &y[range], part);
         });
-    });
+    }, return Err(refused(op.name(), dtype)));
     Ok(())
 }
 
@@ -112,7 +110,7 @@ pub(super) fn compare(op: Comparison, x: &Operand<'_>, y: &Operand<'_>, [z]: &mu
     if dtype.is_complex() {
         return compare_complex(op, x.cells()?, y.cells()?, z.cells()?);
     }
-    with_ordered_cell!(dtype, T => compare_cells::<T>(op, x, y, z), Err(refused("compare", dtype)))
+    with_ordered!(dtype, T => compare_cells::<T>(op, x, y, z), Err(refused("compare", dtype)))
 }
 
 fn compare_cells<T: Cell<Wide: PartialOrd>>(
@@ -174,7 +172,7 @@ fn select_cells<T: Pod + Send + Sync>(predicate: &[Flag], on_true: &[T], on_fals
 pub(super) fn clamp(inputs: &[Operand<'_>; 3], [y]: &mut [Target<'_>; 1]) -> Result<()> {
     let [low, x, high] = inputs;
     let dtype = x.ty.dtype;
-    with_cell!(dtype, T => {
+    with_number!(dtype, T => {
         let max = <T as Cell>::Wide::reducer::<T>(crate::ir::Reducer::Max).ok_or_else(|| refused("clamp", dtype))?;
         let min = <T as Cell>::Wide::reducer::<T>(crate::ir::Reducer::Min).ok_or_else(|| refused("clamp", dtype))?;
         let (low, x, high) = (low.cells::<T>()?, x.cells::<T>()?, high.cells::<T>()?);
@@ -184,7 +182,7 @@ pub(super) fn clamp(inputs: &[Operand<'_>; 3], [y]: &mut [Target<'_>; 1]) -> Res
                 *y = T::narrow((min.apply)((max.apply)(x[i].widen(), at(low, i).widen()), at(high, i).widen()));
             }
         });
-    });
+    }, return Err(refused("clamp", dtype)));
     Ok(())
 }
 

@@ -14,8 +14,12 @@ mod cell;
 mod conv;
 mod dot;
 mod elementwise;
+mod gather;
+mod linalg;
 mod movement;
 mod reduce;
+mod scatter;
+mod sort;
 mod source;
 mod split;
 mod strided;
@@ -116,6 +120,12 @@ pub(crate) fn supports(op: &Op) -> Result<()> {
         | Op::Cumulative { .. }
         | Op::DotGeneral(_)
         | Op::Convolution(_)
+        | Op::Gather(_)
+        | Op::Scatter(_)
+        | Op::Sort { .. }
+        | Op::TopK { .. }
+        | Op::Cholesky { .. }
+        | Op::TriangularSolve { .. }
         | Op::OptimizationBarrier => Ok(()),
         _ => bail!(Unsupported, op.name(), "is not supported on host yet"),
     }
@@ -201,6 +211,25 @@ pub(crate) fn run(op: &Op, inputs: &[Operand<'_>], outputs: &mut [Target<'_>]) -
         Op::Convolution(dims) => {
             let [x, kernel] = operands(op, inputs)?;
             conv::convolution(dims, x, kernel, results::<1>(op, outputs)?)
+        }
+        Op::Gather(dims) => {
+            let [x, indices] = operands(op, inputs)?;
+            gather::gather(dims, x, indices, results::<1>(op, outputs)?)
+        }
+        Op::Scatter(dims) => scatter::scatter(dims, operands(op, inputs)?, results::<1>(op, outputs)?),
+        Op::Sort { axis, descending, .. } => sort::sort(*axis, *descending, inputs, outputs),
+        Op::TopK { k, largest } => {
+            let [x] = operands(op, inputs)?;
+            sort::top_k(*k, *largest, x, results::<2>(op, outputs)?)
+        }
+        Op::Cholesky { lower } => {
+            let [x] = operands(op, inputs)?;
+            linalg::cholesky(op, *lower, x, results::<1>(op, outputs)?)
+        }
+        Op::TriangularSolve { left, lower, unit_diagonal, transpose } => {
+            let (left, lower, unit_diagonal, transpose) = (*left, *lower, *unit_diagonal, *transpose);
+            let solve = linalg::Solve { left, lower, unit_diagonal, transpose };
+            linalg::triangular_solve(op, solve, operands(op, inputs)?, results::<1>(op, outputs)?)
         }
         Op::OptimizationBarrier => {
             for (x, y) in inputs.iter().zip(outputs) {

@@ -86,26 +86,23 @@ fn gather(x: &Operand<'_>, y: &mut Target<'_>, view: &View) -> Result<()> {
     Ok(())
 }
 
-/// Reads one integer as an index; unsigned values beyond `i64` become its largest.
-pub(super) fn read_index(x: &Operand<'_>, at: usize) -> Result<i64> {
-    use crate::DType;
-    Ok(match x.ty.dtype {
-        DType::U8 => x.cells::<u8>()?[at].into(),
-        DType::U16 => x.cells::<u16>()?[at].into(),
-        DType::U32 => x.cells::<u32>()?[at].into(),
-        DType::U64 => i64::try_from(x.cells::<u64>()?[at]).unwrap_or(i64::MAX),
-        DType::I8 => x.cells::<i8>()?[at].into(),
-        DType::I16 => x.cells::<i16>()?[at].into(),
-        DType::I32 => x.cells::<i32>()?[at].into(),
-        DType::I64 => x.cells::<i64>()?[at],
-        other => bail!(Internal, "host kernel", "requires integer indices, got {other}"),
-    })
-}
-
-/// All elements as indices.
+/// All elements as indices; unsigned values beyond `i64` become its largest.
 pub(super) fn read_indices(x: &Operand<'_>) -> Result<Vec<i64>> {
-    let count = x.ty.shape.elements().unwrap_or(0);
-    (0..count).map(|at| read_index(x, at)).collect()
+    use crate::DType;
+    fn all<T: Pod>(x: &Operand<'_>, widen: impl Fn(T) -> i64) -> Result<Vec<i64>> {
+        Ok(x.cells::<T>()?.iter().map(|&v| widen(v)).collect())
+    }
+    match x.ty.dtype {
+        DType::U8 => all::<u8>(x, i64::from),
+        DType::U16 => all::<u16>(x, i64::from),
+        DType::U32 => all::<u32>(x, i64::from),
+        DType::U64 => all::<u64>(x, |v| i64::try_from(v).unwrap_or(i64::MAX)),
+        DType::I8 => all::<i8>(x, i64::from),
+        DType::I16 => all::<i16>(x, i64::from),
+        DType::I32 => all::<i32>(x, i64::from),
+        DType::I64 => all::<i64>(x, |v| v),
+        other => bail!(Internal, "host kernel", "requires integer indices, got {other}"),
+    }
 }
 
 /// Where a window of `sizes` starts in an array of `bounds`: each start clamped so that the window fits.
@@ -113,7 +110,9 @@ fn clamped_start(op: &Op, starts: &[Operand<'_>], bounds: &[usize], sizes: &[usi
     ensure!(starts.len() == bounds.len(), Internal, op.name(), "requires one start per axis, got {}", starts.len());
     let clamp = |axis: usize| -> Result<usize> {
         let room = bounds[axis].saturating_sub(sizes[axis]);
-        Ok(read_index(&starts[axis], 0)?.clamp(0, room as i64) as usize)
+        let start = read_indices(&starts[axis])?;
+        ensure!(start.len() == 1, Internal, op.name(), "requires scalar starts, got {}", starts[axis].ty);
+        Ok(start[0].clamp(0, room as i64) as usize)
     };
     (0..bounds.len()).map(clamp).collect()
 }

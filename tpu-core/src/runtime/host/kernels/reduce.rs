@@ -4,7 +4,7 @@
 //! reduced rows are folded each by itself; rows combine in a balanced tree whose shape depends on sizes only. So sums
 //! have small errors, large trees run on several threads, and the bits are those of one thread.
 
-use super::cell::{Cell, with_cell};
+use super::cell::{Cell, with_number};
 use super::elementwise::refused;
 use super::strided::{self, Odometer, Strides};
 use super::wide::{Combine, Wide};
@@ -17,10 +17,10 @@ use std::ops::Range;
 pub(super) fn reduce(kind: Reducer, axes: &[usize], x: &Operand<'_>, [y]: &mut [Target<'_>; 1]) -> Result<()> {
     let dtype = x.ty.dtype;
     let plan = Plan::new(x.sizes(), axes);
-    with_cell!(dtype, T => {
+    with_number!(dtype, T => {
         let combine = <T as Cell>::Wide::reducer::<T>(kind).ok_or_else(|| refused("reduce", dtype))?;
         plan.run(&combine, x.cells::<T>()?, y.cells::<T>()?);
-    });
+    }, return Err(refused("reduce", dtype)));
     Ok(())
 }
 
@@ -66,7 +66,7 @@ impl Plan {
 
     fn run<T: Cell>(&self, combine: &Combine<T>, x: &[T], y: &mut [T]) {
         if x.is_empty() {
-            return y.fill(combine.empty);
+            return y.fill(T::narrow(combine.identity));
         }
         let cost = (x.len() / y.len().max(1)) as f64 * 0.3;
         if self.row_reduced {

@@ -87,7 +87,7 @@ impl View {
 
     /// The same elements in the same order with as few axes as possible: axes of size one dropped, axes that follow on
     /// each other joined. At least one axis is left.
-    fn simplified(&self) -> Self {
+    pub(super) fn simplified(&self) -> Self {
         let (mut sizes, mut strides) = (Axes::new(), Strides::new());
         for (&size, &stride) in self.sizes.iter().zip(&self.strides) {
             match (sizes.last_mut(), strides.last_mut()) {

@@ -1,7 +1,7 @@
 //! Reductions over windows, and the selection that undoes them.
 
 use super::along::is_better;
-use super::cell::{Cell, with_cell, with_ordered_cell};
+use super::cell::{Cell, with_number, with_ordered};
 use super::elementwise::refused;
 use super::strided::{self, Odometer};
 use super::wide::{Combine, Wide};
@@ -77,15 +77,15 @@ fn for_each_tap(taps: &[Taps], index: &[usize], mut body: impl FnMut(usize)) {
     }
 }
 
-/// A reduction over each window.
+/// A reduction over each window; the identity where a window meets only padding.
 pub(super) fn reduce_window(kind: Reducer, window: &Window, x: &Operand<'_>, [y]: &mut [Target<'_>; 1]) -> Result<()> {
     let dtype = x.ty.dtype;
     let sizes = y.ty.shape.sizes();
     let taps = all_taps(window, x.sizes(), sizes);
-    with_cell!(dtype, T => {
+    with_number!(dtype, T => {
         let combine = <T as Cell>::Wide::reducer::<T>(kind).ok_or_else(|| refused("reduce_window", dtype))?;
         reduce_windows::<T>(&combine, &taps, window, sizes, x.cells()?, y.cells()?);
-    });
+    }, return Err(refused("reduce_window", dtype)));
     Ok(())
 }
 
@@ -101,12 +101,9 @@ fn reduce_windows<T: Cell>(
     split::parts(y, 1, 10.0 + 2.0 * volume as f64, |first, part| {
         let mut at = Odometer::new(sizes, &strided::dense(sizes), 0, first);
         for y in part {
-            let (mut acc, mut any) = (combine.identity, false);
-            for_each_tap(taps, at.index(), |i| {
-                acc = (combine.apply)(acc, x[i].widen());
-                any = true;
-            });
-            *y = if any { T::narrow(acc) } else { combine.empty };
+            let mut acc = combine.identity;
+            for_each_tap(taps, at.index(), |i| acc = (combine.apply)(acc, x[i].widen()));
+            *y = T::narrow(acc);
             at.advance();
         }
     });
@@ -127,7 +124,7 @@ pub(super) fn select_and_scatter(
         .count();
     let taps = all_taps(window, sizes, places);
     let name = "select_and_scatter";
-    with_ordered_cell!(dtype, T => {
+    with_ordered!(dtype, T => {
         let add = <T as Cell>::Wide::reducer::<T>(Reducer::Sum).ok_or_else(|| refused(name, dtype))?;
         select_cells::<T>(select, &taps[lead..], &places[lead..], x.cells()?, source.cells()?, &add, y.cells()?, {
             sizes[lead..].iter().product()

@@ -38,14 +38,14 @@ pub(super) trait Wide: Copy + Send + Sync + PartialEq + 'static {
 pub(super) struct Combine<T: Cell> {
     /// What changes nothing.
     pub identity: T::Wide,
-    /// The reduction of no element at all: the identity as near as the element type has it.
-    pub empty: T,
     /// Two partial results.
     pub apply: fn(T::Wide, T::Wide) -> T::Wide,
     /// All elements of a slice.
     pub fold: fn(&[T]) -> T::Wide,
     /// Elements of a row, each into its own partial result.
     pub fold_into: fn(&mut [T::Wide], &[T]),
+    /// Elements of a row, each into its own element, rounded every time.
+    pub merge: fn(&mut [T], &[T]),
 }
 
 impl<T: Cell> Clone for Combine<T> {
@@ -162,13 +162,18 @@ macro_rules! reducer {
     ($identity:expr, |$x:ident, $y:ident| $e:expr) => {
         Combine {
             identity: $identity,
-            empty: T::narrow_bound($identity),
             apply: |$x, $y| $e,
             fold: |x| combine::<T, _>(x, $identity, |$x: Self, $y: Self| $e),
             fold_into: |acc, x| {
                 for (acc, x) in acc.iter_mut().zip(x) {
                     let ($x, $y) = (*acc, x.widen());
                     *acc = $e;
+                }
+            },
+            merge: |acc, x| {
+                for (acc, x) in acc.iter_mut().zip(x) {
+                    let ($x, $y) = (acc.widen(), x.widen());
+                    *acc = T::narrow($e);
                 }
             },
         }

@@ -1,0 +1,148 @@
+//! Slices of an operand at places given by indices.
+
+use super::movement::{read_indices, with_width};
+use super::strided::{self, Odometer, Strides, View};
+use super::{Operand, Target, split};
+use crate::ir::{Axes, GatherDims};
+use crate::{Result, bail};
+use bytemuck::Pod;
+
+/// Index vectors of a gather or scatter: which operand axes they address, and how the axes of the index array that are
+/// not the vector's count.
+pub(super) struct IndexVectors {
+    /// All indices.
+    values: Vec<i64>,
+    /// Sizes of the batch axes of the index array: all but the vector's.
+    pub batch: Axes,
+    /// Their strides in the index array.
+    strides: Strides,
+    /// Distance between components of a vector.
+    component: usize,
+    /// For each component its operand axis.
+    axes: Axes,
+    /// Pairs of operand axis and batch axis that go along with each other.
+    pairs: Vec<(usize, usize)>,
+}
+
+impl IndexVectors {
+    pub(super) fn new(
+        indices: &Operand<'_>,
+        vector: usize,
+        axes: &[usize],
+        operand_batching: &[usize],
+        indices_batching: &[usize],
+    ) -> Result<Self> {
+        let sizes = indices.sizes();
+        let strides = strided::dense(sizes);
+        let batch_axes = (0..sizes.len()).filter(|&axis| axis != vector);
+        // Numbers of index axes shift down by one behind the vector's axis.
+        let pairs = operand_batching.iter().zip(indices_batching).map(|(&o, &i)| (o, i - usize::from(i > vector)));
+        Ok(Self {
+            values: read_indices(indices)?,
+            batch: batch_axes.clone().map(|axis| sizes[axis]).collect(),
+            strides: batch_axes.map(|axis| strides[axis]).collect(),
+            component: if vector < sizes.len() { strides[vector] as usize } else { 0 },
+            axes: axes.into(),
+            pairs: pairs.collect(),
+        })
+    }
+
+    /// Number of index vectors.
+    pub(super) fn count(&self) -> usize {
+        self.batch.iter().product()
+    }
+
+    /// For every index vector in row-major order the start per operand axis, handed to `place`; its answers.
+    pub(super) fn map<R>(&self, rank: usize, mut place: impl FnMut(&[i64]) -> R) -> Vec<R> {
+        let mut start = vec![0i64; rank];
+        let mut at = Odometer::new(&self.batch, &self.strides, 0, 0);
+        (0..self.count())
+            .map(|_| {
+                for (component, &axis) in self.axes.iter().enumerate() {
+                    start[axis] = self.values[at.position as usize + component * self.component];
+                }
+                for &(operand, batch) in &self.pairs {
+                    start[operand] = at.index()[batch] as i64;
+                }
+                at.advance();
+                place(&start)
+            })
+            .collect()
+    }
+}
+
+/// For each index vector a slice of the operand, its start clamped so that it fits.
+pub(super) fn gather(
+    dims: &GatherDims,
+    x: &Operand<'_>,
+    indices: &Operand<'_>,
+    [y]: &mut [Target<'_>; 1],
+) -> Result<()> {
+    if y.bytes.is_empty() {
+        return Ok(());
+    }
+    let sizes = x.sizes();
+    let strides = strided::dense(sizes);
+    let vectors = IndexVectors::new(
+        indices,
+        dims.index_vector_dim,
+        &dims.start_index_map,
+        &dims.operand_batching_dims,
+        &dims.start_indices_batching_dims,
+    )?;
+    let starts = vectors.map(sizes.len(), |start| {
+        let clamped = |axis: usize| start[axis].clamp(0, (sizes[axis] - dims.slice_sizes[axis]) as i64) as isize;
+        (0..sizes.len()).map(|axis| clamped(axis) * strides[axis]).sum::<isize>()
+    });
+    let kept = (0..sizes.len())
+        .filter(|axis| !dims.collapsed_slice_dims.contains(axis) && !dims.operand_batching_dims.contains(axis));
+    let window = View {
+        sizes: kept.clone().map(|axis| dims.slice_sizes[axis]).collect(),
+        strides: kept.map(|axis| strides[axis]).collect(),
+        offset: 0,
+    };
+
+    let rank = y.ty.shape.rank();
+    let batch_axes: Axes = (0..rank).filter(|axis| !dims.offset_dims.contains(axis)).collect();
+    let trailing = batch_axes.iter().enumerate().all(|(i, &axis)| i == axis);
+    with_width!(x.ty.dtype, T => {
+        let (x, out) = (x.cells::<T>()?, y.cells::<T>()?);
+        if trailing {
+            gather_slices(out, x, &starts, &window);
+        } else {
+            // Computed as [batch …, slice …], then brought to the order of the result.
+            let mut arranged = vec![0 as T; out.len()];
+            gather_slices(&mut arranged, x, &starts, &window);
+            let arranged_sizes: Axes = vectors.batch.iter().chain(&window.sizes).copied().collect();
+            let from = strided::dense(&arranged_sizes);
+            let mut view = View::dense(y.ty.shape.sizes());
+            for (&axis, &stride) in batch_axes.iter().chain(&dims.offset_dims).zip(&from) {
+                view.strides[axis] = stride;
+            }
+            strided::gather(y.cells::<T>()?, &arranged, &view);
+        }
+    });
+    Ok(())
+}
+
+/// One slice after the other.
+fn gather_slices<T: Pod + Send + Sync>(y: &mut [T], x: &[T], starts: &[isize], window: &View) {
+    let window = window.simplified();
+    let volume: usize = window.sizes.iter().product();
+    let (&line, outer) = window.sizes.split_last().expect("at least one axis");
+    let (&step, outer_strides) = window.strides.split_last().expect("at least one axis");
+    let cost = 0.15 * size_of::<T>() as f64 + 5.0 / line as f64;
+    split::parts(y, volume, cost, |first, part| {
+        for (y, &start) in part.chunks_exact_mut(volume).zip(&starts[first / volume..]) {
+            if outer.is_empty() {
+                strided::read_line(y, x, start, step);
+                continue;
+            }
+            let mut at = Odometer::new(outer, outer_strides, start, 0);
+            for y in y.chunks_exact_mut(line) {
+                strided::read_line(y, x, at.position, step);
+                at.advance();
+            }
+        }
+    });
+}

@@ -1,0 +1,216 @@
+//! Triangular factorisation and solves, matrix by matrix, in double precision.
+
+use super::{Operand, Target, split};
+use crate::ir::{Op, TransposeKind};
+use crate::{Complex64, DType, Result, bail};
+use bytemuck::Pod;
+use num_complex::Complex;
+use std::ops::{Div, Mul, Sub};
+
+/// A number that matrices are solved in.
+trait Field: Copy + Default + Send + Sync + Sub<Output = Self> + Mul<Output = Self> + Div<Output = Self> {
+    fn conjugate(self) -> Self;
+    /// The real part.
+    fn real(self) -> f64;
+    fn from_real(value: f64) -> Self;
+}
+
+impl Field for f64 {
+    fn conjugate(self) -> Self {
+        self
+    }
+    fn real(self) -> f64 {
+        self
+    }
+    fn from_real(value: f64) -> Self {
+        value
+    }
+}
+
+impl Field for Complex<f64> {
+    fn conjugate(self) -> Self {
+        self.conj()
+    }
+    fn real(self) -> f64 {
+        self.re
+    }
+    fn from_real(value: f64) -> Self {
+        Self::new(value, 0.0)
+    }
+}
+
+/// An element type and the field that it is solved in.
+trait Solved: Pod + Send + Sync {
+    type In: Field;
+    fn up(self) -> Self::In;
+    fn down(value: Self::In) -> Self;
+}
+
+macro_rules! solved {
+    ($($t:ty, $field:ty: |$x:ident| $up:expr, $down:expr;)*) => {$(
+        impl Solved for $t {
+            type In = $field;
+            fn up(self) -> $field { let $x = self; $up }
+            fn down($x: $field) -> Self { $down }
+        }
+    )*};
+}
+solved! {
+    f32, f64: |x| x.into(), x as Self;
+    f64, f64: |x| x, x;
+    Complex64, Complex<f64>: |x| Complex::new(x.re.into(), x.im.into()), Self::new(x.re as f32, x.im as f32);
+}
+
+/// Runs `$body` with `$T` standing for the element type of `$dtype`.
+macro_rules! with_solved {
+    ($op:expr, $dtype:expr, $T:ident => $body:expr) => {{
+        macro_rules! arm {
+            ($t:ty) => {{
+                type $T = $t;
+                $body
+            }};
+        }
+        match $dtype {
+            DType::F32 => arm!(f32),
+            DType::F64 => arm!(f64),
+            DType::Complex64 => arm!(Complex64),
+            other => bail!(Internal, $op, "does not take {other}"),
+        }
+    }};
+}
+
+/// The last two sizes.
+fn matrix(x: &Operand<'_>, op: &Op) -> Result<(usize, usize)> {
+    match x.sizes() {
+        [.., rows, columns] => Ok((*rows, *columns)),
+        _ => bail!(Internal, op.name(), "requires matrices, got {}", x.ty),
+    }
+}
+
+/// `x = L Lᴴ` or `Uᴴ U`.
+pub(super) fn cholesky(op: &Op, lower: bool, x: &Operand<'_>, [y]: &mut [Target<'_>; 1]) -> Result<()> {
+    let (n, _) = matrix(x, op)?;
+    with_solved!("cholesky", x.ty.dtype, T => {
+        let x = x.cells::<T>()?;
+        split::parts(y.cells::<T>()?, n * n, n as f64, |first, part| {
+            for (i, y) in part.chunks_exact_mut((n * n).max(1)).enumerate() {
+                factorise(n, lower, &x[first + i * n * n..][..n * n], y);
+            }
+        });
+    });
+    Ok(())
+}
+
+/// One matrix. An upper factor is the adjoint of the lower one of the same matrix read from its upper triangle.
+fn factorise<T: Solved>(n: usize, lower: bool, x: &[T], y: &mut [T]) {
+    let read = |row: usize, column: usize| {
+        if lower { x[row * n + column].up() } else { x[column * n + row].up().conjugate() }
+    };
+    let mut factor = vec![T::In::default(); n * n];
+    for row in 0..n {
+        for column in 0..=row {
+            let (head, tail) = factor.split_at_mut(row * n);
+            let above = if column < row { &head[column * n..][..column] } else { &[] };
+            let mut sum = read(row, column);
+            if column < row {
+                for (&a, &b) in tail.iter().zip(above) {
+                    sum = sum - a * b.conjugate();
+                }
+                tail[column] = sum / head[column * n + column];
+            } else {
+                for &a in &tail[..column] {
+                    sum = sum - a * a.conjugate();
+                }
+                // The diagonal of a Hermitian matrix is real; a pivot that is not positive gives NaN.
+                let pivot = sum.real();
+                tail[column] = T::In::from_real(if pivot > 0.0 { pivot.sqrt() } else { f64::NAN });
+            }
+        }
+    }
+    for row in 0..n {
+        for column in 0..n {
+            y[row * n + column] = T::down(match (lower, row.cmp(&column)) {
+                (true, std::cmp::Ordering::Less) | (false, std::cmp::Ordering::Greater) => T::In::default(),
+                (true, _) => factor[row * n + column],
+                (false, _) => factor[column * n + row].conjugate(),
+            });
+        }
+    }
+}
+
+/// Which system is solved.
+#[derive(Clone, Copy)]
+pub(super) struct Solve {
+    /// The matrix stands on the left.
+    pub left: bool,
+    /// The lower triangle is read.
+    pub lower: bool,
+    /// The diagonal is taken as ones.
+    pub unit_diagonal: bool,
+    /// What is done to the matrix.
+    pub transpose: TransposeKind,
+}
+
+/// Solves `op(a) x = b`, or `x op(a) = b`.
+pub(super) fn triangular_solve(
+    op: &Op,
+    solve: Solve,
+    [a, b]: &[Operand<'_>; 2],
+    [y]: &mut [Target<'_>; 1],
+) -> Result<()> {
+    let ((n, _), (rows, columns)) = (matrix(a, op)?, matrix(b, op)?);
+    with_solved!("triangular_solve", a.ty.dtype, T => {
+        let (a, b) = (a.cells::<T>()?, b.cells::<T>()?);
+        let size = rows * columns;
+        split::parts(y.cells::<T>()?, size, n as f64, |first, part| {
+            for (i, y) in part.chunks_exact_mut(size.max(1)).enumerate() {
+                let number = first / size + i;
+                substitute(n, solve, &a[number * n * n..][..n * n], &b[number * size..][..size], y);
+            }
+        });
+    });
+    Ok(())
+}
+
+/// One system. A matrix on the right is the transposed one on the left of transposed vectors.
+fn substitute<T: Solved>(n: usize, solve: Solve, a: &[T], b: &[T], y: &mut [T]) {
+    if n == 0 {
+        return;
+    }
+    let count = b.len() / n;
+    let transposed = (solve.transpose != TransposeKind::None) == solve.left;
+    let conjugated = solve.transpose == TransposeKind::Adjoint;
+    let at = |row: usize, column: usize| {
+        let value = if transposed { a[column * n + row] } else { a[row * n + column] }.up();
+        if conjugated { value.conjugate() } else { value }
+    };
+    // Unknown i of vector v.
+    let place = |i: usize, v: usize| if solve.left { i * count + v } else { v * n + i };
+    let forward = solve.lower != transposed;
+    let mut x = vec![T::In::default(); n * count];
+    for step in 0..n {
+        let row = if forward { step } else { n - 1 - step };
+        let known = if forward { 0..row } else { row + 1..n };
+        let (before, rest) = x.split_at_mut(row * count);
+        let (now, after) = rest.split_at_mut(count);
+        for (v, now) in now.iter_mut().enumerate() {
+            *now = b[place(row, v)].up();
+        }
+        for other in known {
+            let factor = at(row, other);
+            let values = if other < row { &before[other * count..] } else { &after[(other - row - 1) * count..] };
+            for (now, &value) in now.iter_mut().zip(values) {
+                *now = *now - factor * value;
+            }
+        }
+        if !solve.unit_diagonal {
+            let pivot = at(row, row);
+            now.iter_mut().for_each(|now| *now = *now / pivot);
+        }
+    }
+    for i in 0..n {
+        for v in 0..count {
+            y[place(i, v)] = T::down(x[i * count + v]);
+        }
+    }
+}
