@@ -12,11 +12,13 @@ mod accumulate;
 mod along;
 mod cell;
 mod conv;
+mod convert;
 mod dot;
 mod elementwise;
 mod gather;
 mod linalg;
 mod movement;
+mod random;
 mod reduce;
 mod scatter;
 mod sort;
@@ -103,6 +105,8 @@ pub(crate) fn supports(op: &Op) -> Result<()> {
         | Op::Select
         | Op::Clamp
         | Op::Complex
+        | Op::Convert(_)
+        | Op::BitcastConvert(_)
         | Op::ReducePrecision { .. }
         | Op::BroadcastInDim { .. }
         | Op::Reshape(_)
@@ -124,10 +128,27 @@ pub(crate) fn supports(op: &Op) -> Result<()> {
         | Op::Scatter(_)
         | Op::Sort { .. }
         | Op::TopK { .. }
+        | Op::RngBits(_)
         | Op::Cholesky { .. }
         | Op::TriangularSolve { .. }
         | Op::OptimizationBarrier => Ok(()),
-        _ => bail!(Unsupported, op.name(), "is not supported on host yet"),
+        // Parameters and composites are the executor's: it binds the ones and inlines the others.
+        Op::Parameter { .. }
+        | Op::Composite { .. }
+        | Op::Fft { .. }
+        | Op::Qr
+        | Op::Eigh
+        | Op::Lu
+        | Op::While { .. }
+        | Op::Case { .. }
+        | Op::AllReduce { .. }
+        | Op::AllGather { .. }
+        | Op::ReduceScatter { .. }
+        | Op::AllToAll { .. }
+        | Op::CollectivePermute { .. }
+        | Op::ReplicaId
+        | Op::PartitionId
+        | Op::CustomCall(_) => bail!(Unsupported, op.name(), "is not supported on host yet"),
     }
 }
 
@@ -154,6 +175,10 @@ pub(crate) fn run(op: &Op, inputs: &[Operand<'_>], outputs: &mut [Target<'_>]) -
             let [re, im] = operands(op, inputs)?;
             elementwise::complex(re, im, results::<1>(op, outputs)?)
         }
+        Op::Convert(_) => {
+            let [x] = operands(op, inputs)?;
+            convert::convert(x, results::<1>(op, outputs)?)
+        }
         Op::ReducePrecision { exponent_bits, mantissa_bits } => {
             let [x] = operands(op, inputs)?;
             elementwise::reduce_precision(*exponent_bits, *mantissa_bits, x, results::<1>(op, outputs)?)
@@ -162,7 +187,8 @@ pub(crate) fn run(op: &Op, inputs: &[Operand<'_>], outputs: &mut [Target<'_>]) -
             let [x] = operands(op, inputs)?;
             movement::broadcast(axes, x, results::<1>(op, outputs)?)
         }
-        Op::Reshape(_) => {
+        // Bits are little endian in memory whatever the width: a bitcast moves nothing.
+        Op::Reshape(_) | Op::BitcastConvert(_) => {
             let [x] = operands(op, inputs)?;
             movement::copy(x, results::<1>(op, outputs)?)
         }
@@ -222,6 +248,10 @@ pub(crate) fn run(op: &Op, inputs: &[Operand<'_>], outputs: &mut [Target<'_>]) -
             let [x] = operands(op, inputs)?;
             sort::top_k(*k, *largest, x, results::<2>(op, outputs)?)
         }
+        Op::RngBits(_) => {
+            let [seed, offset] = operands(op, inputs)?;
+            random::bits(seed, offset, results::<1>(op, outputs)?)
+        }
         Op::Cholesky { lower } => {
             let [x] = operands(op, inputs)?;
             linalg::cholesky(op, *lower, x, results::<1>(op, outputs)?)
@@ -237,6 +267,21 @@ pub(crate) fn run(op: &Op, inputs: &[Operand<'_>], outputs: &mut [Target<'_>]) -
             }
             Ok(())
         }
-        _ => supports(op),
+        Op::Parameter { .. }
+        | Op::Composite { .. }
+        | Op::Fft { .. }
+        | Op::Qr
+        | Op::Eigh
+        | Op::Lu
+        | Op::While { .. }
+        | Op::Case { .. }
+        | Op::AllReduce { .. }
+        | Op::AllGather { .. }
+        | Op::ReduceScatter { .. }
+        | Op::AllToAll { .. }
+        | Op::CollectivePermute { .. }
+        | Op::ReplicaId
+        | Op::PartitionId
+        | Op::CustomCall(_) => supports(op),
     }
 }

@@ -70,12 +70,7 @@ fn permutation<T: Cell<Wide: PartialOrd>>(
     permutation
 }
 
-fn permute<T: Pod + Send + Sync>(
-    x: &[T],
-    permutation: &[u32],
-    (_, n, after): (usize, usize, usize),
-    y: &mut [T],
-) {
+fn permute<T: Pod + Send + Sync>(x: &[T], permutation: &[u32], (_, n, after): (usize, usize, usize), y: &mut [T]) {
     let slab = n * after;
     split::parts(y, 1, 2.0, |first, part| {
         for (i, y) in part.iter_mut().enumerate() {
