@@ -10,7 +10,7 @@
 //! Everything is a value: nothing aliases, nothing is written in place, order between nodes matters only through
 //! operands (and for custom calls with side effects, which keep their order). What the backends do with memory is theirs.
 //!
-//! # Invariants (`verify` enforces this list)
+//! # Invariants ([`verify`] enforces this list)
 //!
 //! 1. Every block lists its nodes in an order in which operands come first, and each node is in exactly one block.
 //! 2. Operands are values of the same block; result numbers exist.
@@ -20,12 +20,14 @@
 //! 6. `checks` are scalar i32 values of block 0, each with the node that it guards, in block 0.
 
 mod build;
+mod canonical;
 mod graph;
 pub mod infer;
 pub mod op;
 #[cfg(any(test, feature = "reference"))]
 pub mod samples;
 pub mod support;
+pub mod verify;
 
 pub use graph::{Block, BlockId, Check, Graph, Node, NodeId, Type, Value};
 pub use op::{
