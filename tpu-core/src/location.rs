@@ -32,7 +32,12 @@ impl Location {
     /// The line that called the enclosing `#[track_caller]` function.
     #[track_caller]
     pub fn caller() -> Self {
-        Self { site: Site::Rust(std::panic::Location::caller()), scope: None }
+        Self::rust(std::panic::Location::caller())
+    }
+
+    /// A line of a Rust program.
+    pub const fn rust(site: &'static std::panic::Location<'static>) -> Self {
+        Self { site: Site::Rust(site), scope: None }
     }
 
     /// A frame of another language, for example of a Python program.

@@ -22,6 +22,7 @@
 mod build;
 mod canonical;
 mod graph;
+pub mod key;
 pub mod infer;
 pub mod op;
 #[cfg(any(test, feature = "reference"))]

@@ -782,6 +782,15 @@ impl Op {
         }
     }
 
+    /// Whether repeating it costs less than keeping its result: broadcasts, counters and constants of one value.
+    pub fn is_free(&self) -> bool {
+        match self {
+            Self::BroadcastInDim { .. } | Self::Iota { .. } => true,
+            Self::Constant(literal) => literal.is_splat() || literal.shape().rank() == 0,
+            _ => false,
+        }
+    }
+
     /// Whether it must run even if nothing reads its results.
     pub fn has_side_effect(&self) -> bool {
         matches!(self, Self::CustomCall(call) if call.has_side_effect)

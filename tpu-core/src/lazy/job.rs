@@ -1,0 +1,190 @@
+//! One run of a program: inputs in, slots filled or failed.
+
+use super::program::Program;
+use super::slot::Slot;
+use super::stats;
+use crate::ir::{Graph, Op};
+use crate::literal::ScalarBytes;
+use crate::runtime::{Argument, Backend, Outcome};
+use crate::{DType, Error, ErrorKind, Location, Result};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+
+/// A program to run, what it reads and where its results go.
+#[derive(Debug)]
+pub(crate) struct Job {
+    pub program: Arc<Program>,
+    pub inputs: Vec<JobInput>,
+    pub outputs: Vec<Arc<Slot>>,
+    /// For each check of the program, where the guarded operation was recorded this time.
+    pub checks: Vec<Location>,
+    /// Where the last operation was recorded.
+    pub last: Location,
+}
+
+#[derive(Debug)]
+pub(crate) enum JobInput {
+    Slot { slot: Arc<Slot>, donate: bool },
+    Number(ScalarBytes, DType),
+}
+
+impl Job {
+    /// Runs on the calling thread. Whatever happens, every output slot ends up fulfilled or failed.
+    pub fn run(self, backend: &dyn Backend, device: usize) {
+        let caught = catch_unwind(AssertUnwindSafe(|| self.try_run(backend, device)));
+        if let Err(panic) = caught {
+            let text = panic.downcast_ref::<String>().map(String::as_str);
+            let text = text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("unknown panic");
+            let error = Error::new(ErrorKind::Execution, "run", format!("panicked in the backend: {text}"));
+            self.fail_all(&error.at(&self.last));
+        }
+    }
+
+    /// Fails every output that has no value yet.
+    pub fn fail_all(&self, error: &Error) {
+        let donors = self.donors();
+        for slot in self.outputs.iter().filter(|slot| slot.is_scheduled()) {
+            slot.fail(error.clone(), donors.clone());
+        }
+    }
+
+    /// The inputs that would have been overwritten, kept alive with the values that failed.
+    fn donors(&self) -> Arc<[Arc<Slot>]> {
+        let donated = self.inputs.iter().filter_map(|input| match input {
+            JobInput::Slot { slot, donate: true } => Some(slot.clone()),
+            _ => None,
+        });
+        donated.collect()
+    }
+
+    fn try_run(&self, backend: &dyn Backend, device: usize) {
+        let errors: Vec<Option<Error>> = self
+            .inputs
+            .iter()
+            .map(|input| match input {
+                JobInput::Slot { slot, .. } => slot.error(),
+                JobInput::Number(..) => None,
+            })
+            .collect();
+        if errors.iter().any(Option::is_some) {
+            return self.run_what_is_left(&errors, backend, device);
+        }
+        match self.execute(backend, device) {
+            Ok(outcome) => self.distribute(outcome),
+            Err(error) => self.fail_all(&error.at(&self.last)),
+        }
+    }
+
+    fn execute(&self, backend: &dyn Backend, device: usize) -> Result<Outcome> {
+        let executable = self.program.executable(backend)?;
+        let mut arguments = Vec::with_capacity(self.inputs.len());
+        let mut failed = None;
+        for input in &self.inputs {
+            let argument = match input {
+                JobInput::Slot { slot, donate: true } => slot.take().map(Argument::Donated),
+                JobInput::Slot { slot, donate: false } => slot.wait().map(Argument::Shared),
+                JobInput::Number(bytes, _) => Ok(Argument::Scalar(*bytes)),
+            };
+            arguments.push(argument.unwrap_or_else(|error| {
+                failed = Some(error);
+                Argument::Taken
+            }));
+        }
+        // A panic in the backend loses what it had taken; what it had not is given back like after an error.
+        let outcome = match failed {
+            Some(error) => Err(error),
+            None => catch_unwind(AssertUnwindSafe(|| executable.run(device, &mut arguments))).unwrap_or_else(|panic| {
+                self.give_back(&mut arguments);
+                std::panic::resume_unwind(panic)
+            }),
+        };
+        self.give_back(&mut arguments);
+        outcome
+    }
+
+    /// Puts donated buffers that the program left alone back into their slots.
+    fn give_back(&self, arguments: &mut Vec<Argument>) {
+        for (input, argument) in self.inputs.iter().zip(arguments.drain(..)) {
+            if let (JobInput::Slot { slot, .. }, Argument::Donated(buffer)) = (input, argument) {
+                slot.fulfil(buffer);
+            }
+        }
+    }
+
+    /// Fulfils the outputs, except those that depend on an operation whose check failed.
+    fn distribute(&self, outcome: Outcome) {
+        let graph = &self.program.graph;
+        let mut errors: Vec<Option<Error>> = vec![None; self.outputs.len()];
+        for (number, &bad) in outcome.checks.iter().enumerate().filter(|(_, bad)| **bad >= 0) {
+            let guards = graph.checks[number].guards;
+            let op = graph[guards].op.name();
+            let message = format!("requires indices in range, got one out of range at position {bad} of the indices");
+            let error = Error::new(ErrorKind::Index, op, message).at(&self.checks[number]);
+            let tainted = dependents(graph, |node| node == guards.0 as usize);
+            for (slot, value) in errors.iter_mut().zip(&graph[graph.main()].results) {
+                if tainted[value.node.0 as usize] && slot.is_none() {
+                    *slot = Some(error.clone());
+                }
+            }
+        }
+        let donors = self.donors();
+        for ((slot, buffer), error) in self.outputs.iter().zip(outcome.results).zip(errors) {
+            match error {
+                None => slot.fulfil(buffer),
+                Some(error) => slot.fail(error, donors.clone()),
+            }
+        }
+    }
+
+    /// Some inputs have failed: what depends on them fails with the first of their errors, the rest is computed.
+    fn run_what_is_left(&self, errors: &[Option<Error>], backend: &dyn Backend, device: usize) {
+        let graph = &self.program.graph;
+        let mut first: Vec<Option<&Error>> = vec![None; self.outputs.len()];
+        for (&parameter, error) in graph[graph.main()].parameters.iter().zip(errors) {
+            let Some(error) = error else { continue };
+            let tainted = dependents(graph, |node| node == parameter.0 as usize);
+            for (slot, value) in first.iter_mut().zip(&graph[graph.main()].results) {
+                if tainted[value.node.0 as usize] && slot.is_none() {
+                    *slot = Some(error);
+                }
+            }
+        }
+        let left: Vec<usize> = (0..first.len()).filter(|&at| first[at].is_none()).collect();
+        if !left.is_empty() {
+            stats::partial();
+            let results: Vec<_> = left.iter().map(|&at| graph[graph.main()].results[at]).collect();
+            let (rest, parameters, checks) = graph.restrict(&results);
+            let inputs = parameters.iter().map(|&at| match &self.inputs[at] {
+                // The failed values keep the donors alive, so nothing is donated here.
+                JobInput::Slot { slot, .. } => JobInput::Slot { slot: slot.clone(), donate: false },
+                JobInput::Number(bytes, dtype) => JobInput::Number(*bytes, *dtype),
+            });
+            let job = Self {
+                program: Arc::new(Program::new(rest, self.program.options())),
+                inputs: inputs.collect(),
+                outputs: left.iter().map(|&at| self.outputs[at].clone()).collect(),
+                checks: checks.iter().map(|&at| self.checks[at].clone()).collect(),
+                last: self.last.clone(),
+            };
+            job.run(backend, device);
+        }
+        let donors = self.donors();
+        for (slot, error) in self.outputs.iter().zip(first) {
+            if let Some(error) = error {
+                slot.fail(error.clone(), donors.clone());
+            }
+        }
+    }
+}
+
+/// Which nodes of the program are, or depend on, those that `is_source` names.
+fn dependents(graph: &Graph, is_source: impl Fn(usize) -> bool) -> Vec<bool> {
+    let mut tainted = vec![false; graph.nodes.len()];
+    for &id in &graph[graph.main()].nodes {
+        let node = &graph[id];
+        let at = id.0 as usize;
+        tainted[at] = is_source(at) || node.operands.iter().any(|value| tainted[value.node.0 as usize]);
+        debug_assert!(!matches!(node.op, Op::Parameter { .. }) || node.operands.is_empty());
+    }
+    tainted
+}

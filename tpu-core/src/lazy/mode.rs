@@ -1,0 +1,165 @@
+//! How much goes into one program, and other settings of the recording thread.
+
+use crate::Location;
+use crate::lazy::trace::Trace;
+use std::cell::{Cell, RefCell};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, Ordering};
+
+/// How much goes into one program. The names are those that users of TorchTPU know.
+///
+/// ```
+/// use tpu_core::{Mode, Tensor};
+/// let sum = Mode::DeferNever.scope(|| Tensor::from_slice(&[1.0f32, 2.0]).and_then(|x| x.sum_all()))?;
+/// assert_eq!(sum.item::<f32>()?, 3.0);
+/// # Ok::<(), tpu_core::Error>(())
+/// ```
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Hash)]
+#[repr(u8)]
+pub enum Mode {
+    /// Everything since the last cut is one program. The default.
+    #[default]
+    DeferAndFuse,
+    /// Every operation is a program of its own, run while the recording thread goes on.
+    DeferNever,
+    /// Every operation is a program of its own, and is waited for: run-time errors surface at the call.
+    DeferNeverAndLaunchBlocking,
+}
+
+static DEFAULT: AtomicU8 = AtomicU8::new(0);
+
+/// What a thread's recording depends on, in one place so that one thread-local access serves all.
+pub(crate) struct Recorder {
+    mode: Cell<Option<Mode>>,
+    unchecked: Cell<bool>,
+    strict_rounding: Cell<bool>,
+    /// Set while a composite's body, or a loop's, is traced.
+    pub trace: RefCell<Option<Arc<Trace>>>,
+    scope: RefCell<Option<Arc<str>>>,
+    /// A frame of another language that stands for the caller.
+    foreign: RefCell<Option<Location>>,
+}
+
+thread_local! {
+    pub(crate) static RECORDER: Recorder = const { Recorder {
+        mode: Cell::new(None),
+        unchecked: Cell::new(false),
+        strict_rounding: Cell::new(false),
+        trace: RefCell::new(None),
+        scope: RefCell::new(None),
+        foreign: RefCell::new(None),
+    } };
+}
+
+impl Mode {
+    /// Every mode.
+    pub const ALL: [Self; 3] = [Self::DeferAndFuse, Self::DeferNever, Self::DeferNeverAndLaunchBlocking];
+
+    /// The mode of this thread: that of the innermost [`scope`](Self::scope), else the process's default.
+    pub fn current() -> Self {
+        RECORDER.with(|recorder| recorder.mode.get()).unwrap_or_else(|| match DEFAULT.load(Ordering::Relaxed) {
+            1 => Self::DeferNever,
+            2 => Self::DeferNeverAndLaunchBlocking,
+            _ => Self::DeferAndFuse,
+        })
+    }
+
+    /// Makes this the default of all threads.
+    pub fn set_default(self) {
+        DEFAULT.store(self as u8, Ordering::Relaxed);
+    }
+
+    /// Runs `f` with this mode on this thread.
+    pub fn scope<T>(self, f: impl FnOnce() -> T) -> T {
+        with(|recorder| &recorder.mode, Some(self), f)
+    }
+}
+
+impl std::str::FromStr for Mode {
+    type Err = crate::Error;
+    /// Reads a mode's name, `DeferAndFuse` or `defer-and-fuse`.
+    fn from_str(text: &str) -> crate::Result<Self> {
+        let plain = text.replace(['-', '_'], "").to_lowercase();
+        let found = Self::ALL.into_iter().find(|mode| format!("{mode:?}").to_lowercase() == plain);
+        found.ok_or_else(|| {
+            let message = format!("must be one of {:?}, got {text}", Self::ALL);
+            crate::Error::new(crate::ErrorKind::Value, "mode", message)
+        })
+    }
+}
+
+/// Runs `f` with a recorder setting changed, and puts the old one back, also when `f` panics.
+fn with<V: Copy, T>(setting: fn(&Recorder) -> &Cell<V>, value: V, f: impl FnOnce() -> T) -> T {
+    struct Restore<V: Copy>(fn(&Recorder) -> &Cell<V>, V);
+    impl<V: Copy> Drop for Restore<V> {
+        fn drop(&mut self) {
+            RECORDER.with(|recorder| self.0(recorder).set(self.1));
+        }
+    }
+    let old = RECORDER.with(|recorder| setting(recorder).replace(value));
+    let _restore = Restore(setting, old);
+    f()
+}
+
+/// The same for a setting that is not `Copy`.
+pub(crate) fn with_cell<V, T>(setting: fn(&Recorder) -> &RefCell<V>, value: V, f: impl FnOnce() -> T) -> T {
+    struct Restore<V>(fn(&Recorder) -> &RefCell<V>, Option<V>);
+    impl<V> Drop for Restore<V> {
+        fn drop(&mut self) {
+            let old = self.1.take().expect("set at construction");
+            RECORDER.with(|recorder| self.0(recorder).replace(old));
+        }
+    }
+    let old = RECORDER.with(|recorder| setting(recorder).replace(value));
+    let _restore = Restore(setting, Some(old));
+    f()
+}
+
+/// Runs `f` without run-time checks of indices on this thread. An index out of range is then clamped into range when
+/// gathering and its update dropped when scattering.
+pub fn unchecked_indices<T>(f: impl FnOnce() -> T) -> T {
+    with(|recorder| &recorder.unchecked, true, f)
+}
+
+/// Whether index checks are recorded on this thread.
+pub fn checks_indices() -> bool {
+    RECORDER.with(|recorder| !recorder.unchecked.get())
+}
+
+/// Runs `f` so that bf16 and f16 values of programs cut on this thread are rounded after every operation, also inside
+/// fused groups.
+pub fn strict_rounding<T>(f: impl FnOnce() -> T) -> T {
+    with(|recorder| &recorder.strict_rounding, true, f)
+}
+
+pub(crate) fn rounds_strictly() -> bool {
+    RECORDER.with(|recorder| recorder.strict_rounding.get())
+}
+
+/// Runs `f` under a module scope: error messages and reports show `outer.inner` beside the source line.
+pub fn scope<T>(name: &str, f: impl FnOnce() -> T) -> T {
+    let full = RECORDER.with(|recorder| match &*recorder.scope.borrow() {
+        Some(outer) => format!("{outer}.{name}"),
+        None => name.to_owned(),
+    });
+    with_cell(|recorder| &recorder.scope, Some(full.into()), f)
+}
+
+/// Runs `f` with a frame of another language standing for the caller of every operation.
+pub fn foreign_caller<T>(location: Location, f: impl FnOnce() -> T) -> T {
+    with_cell(|recorder| &recorder.foreign, Some(location), f)
+}
+
+/// The place that an operation recorded now by `caller` is attributed to.
+pub(crate) fn locate(caller: &'static std::panic::Location<'static>) -> Location {
+    RECORDER.with(|recorder| {
+        let location = match &*recorder.foreign.borrow() {
+            Some(foreign) => foreign.clone(),
+            None => Location::rust(caller),
+        };
+        match &*recorder.scope.borrow() {
+            Some(scope) => location.with_scope(Some(scope.clone())),
+            None => location,
+        }
+    })
+}

@@ -1,0 +1,254 @@
+//! Programs and their cache.
+
+use super::stats;
+use crate::ir::key::{Extra, Key, Sizes};
+use crate::ir::{Graph, Op, Type};
+use crate::runtime::{Backend, CompileOptions, Executable};
+use crate::{Location, Result};
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::{Arc, Mutex, OnceLock};
+use std::time::Instant;
+
+/// A program, and its executable once the executor has compiled it.
+pub(crate) struct Program {
+    pub graph: Graph,
+    options: CompileOptions,
+    /// A program of the same structure and other sizes, for backends that are generic in sizes.
+    model: Option<Arc<Program>>,
+    executable: OnceLock<Result<Arc<dyn Executable>>>,
+}
+
+impl fmt::Debug for Program {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Program of {} nodes", self.graph.nodes.len())
+    }
+}
+
+impl Program {
+    /// A program outside of any cache.
+    pub fn new(graph: Graph, options: CompileOptions) -> Self {
+        Self { graph, options, model: None, executable: OnceLock::new() }
+    }
+
+    pub fn options(&self) -> CompileOptions {
+        self.options
+    }
+
+    /// The executable if it is compiled already.
+    pub fn compiled(&self) -> Option<&Arc<dyn Executable>> {
+        self.executable.get()?.as_ref().ok()
+    }
+
+    /// The executable, compiled now if need be.
+    pub fn executable(&self, backend: &dyn Backend) -> Result<&Arc<dyn Executable>> {
+        let compiled = self.executable.get_or_init(|| {
+            let start = Instant::now();
+            let model = self.model.as_ref().and_then(|model| model.compiled());
+            let executable = match model {
+                Some(model) => model.resize(&self.graph),
+                None => backend.compile(&self.graph, self.options),
+            };
+            stats::compiled(model.is_some(), start.elapsed());
+            tracing::debug!(nodes = self.graph.nodes.len(), resized = model.is_some(), "compiled a program");
+            executable
+        });
+        compiled.as_ref().map_err(Clone::clone)
+    }
+}
+
+/// The programs of one backend, the least recently used ones dropped beyond a bound.
+pub(crate) struct Programs {
+    backend: Arc<dyn Backend>,
+    cache: Mutex<Cache>,
+}
+
+struct Cache {
+    /// By hash of the structure.
+    structures: HashMap<u64, Vec<Structure>>,
+    programs: usize,
+    bound: usize,
+    clock: u64,
+}
+
+struct Structure {
+    structure: Vec<u32>,
+    extras: Vec<Extra>,
+    /// Ops only, for saying what changed.
+    skeleton: u64,
+    variants: HashMap<Sizes, Variant>,
+}
+
+struct Variant {
+    program: Arc<Program>,
+    used: u64,
+}
+
+impl Programs {
+    pub fn new(backend: Arc<dyn Backend>) -> Self {
+        let cache = Cache { structures: HashMap::new(), programs: 0, bound: 1024, clock: 0 };
+        Self { backend, cache: Mutex::new(cache) }
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, Cache> {
+        self.cache.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+
+    /// Sets the most programs to keep.
+    pub fn set_bound(&self, bound: usize) {
+        let mut cache = self.lock();
+        cache.bound = bound.max(1);
+        cache.evict();
+    }
+
+    /// How many programs are kept.
+    pub fn len(&self) -> usize {
+        self.lock().programs
+    }
+
+    /// Drops all programs.
+    pub fn clear(&self) {
+        let mut cache = self.lock();
+        cache.structures.clear();
+        cache.programs = 0;
+    }
+
+    /// The program of this key, from `assemble` if the cache does not have it. `first`: where its first operation was
+    /// recorded.
+    pub fn get(
+        &self,
+        key: Key,
+        options: CompileOptions,
+        first: &Location,
+        assemble: impl FnOnce() -> Graph,
+    ) -> Arc<Program> {
+        let mut cache = self.lock();
+        cache.clock += 1;
+        let clock = cache.clock;
+        let hash = key.hash();
+        let bucket = cache.structures.entry(hash).or_default();
+        let same = |known: &Structure| known.structure == key.structure && known.extras == key.extras;
+        let at = bucket.iter().position(same);
+        if let Some(variant) = at.and_then(|at| bucket[at].variants.get_mut(&key.sizes)) {
+            variant.used = clock;
+            stats::cache_hit();
+            return variant.program.clone();
+        }
+        let graph = assemble();
+        debug_assert!(crate::ir::verify::verify(&graph).is_ok(), "{:?}", crate::ir::verify::verify(&graph).err());
+        let skeleton = skeleton(&graph);
+        let model = at.and_then(|at| latest(&bucket[at]));
+        let cause = match &model {
+            Some(model) => changed(&model.graph, &graph),
+            None => {
+                let kin = cache.structures.values().flatten().filter(|known| known.skeleton == skeleton);
+                match kin.filter_map(latest).next() {
+                    Some(kin) => changed(&kin.graph, &graph),
+                    None => Cause::New { nodes: graph.nodes.len(), first: first.clone() },
+                }
+            }
+        };
+        stats::cache_miss(cause);
+        let model = model.filter(|_| self.backend.generic_in_sizes());
+        let program = Arc::new(Program { graph, options, model, executable: OnceLock::new() });
+        let variant = Variant { program: program.clone(), used: clock };
+        let bucket = cache.structures.entry(hash).or_default();
+        match at {
+            Some(at) => bucket[at].variants.insert(key.sizes, variant),
+            None => {
+                let variants = HashMap::from([(key.sizes, variant)]);
+                bucket.push(Structure { structure: key.structure, extras: key.extras, skeleton, variants });
+                None
+            }
+        };
+        cache.programs += 1;
+        cache.evict();
+        program
+    }
+}
+
+impl Cache {
+    /// Drops the least recently used programs beyond the bound.
+    fn evict(&mut self) {
+        while self.programs > self.bound {
+            let ages = self.structures.values().flatten().flat_map(|known| known.variants.values());
+            let Some(oldest) = ages.map(|variant| variant.used).min() else { return };
+            for bucket in self.structures.values_mut() {
+                for known in bucket.iter_mut() {
+                    known.variants.retain(|_, variant| variant.used != oldest);
+                }
+                bucket.retain(|known| !known.variants.is_empty());
+            }
+            self.structures.retain(|_, bucket| !bucket.is_empty());
+            self.programs -= 1;
+            stats::evicted();
+        }
+    }
+}
+
+/// The most recently used program of a structure.
+fn latest(structure: &Structure) -> Option<Arc<Program>> {
+    structure.variants.values().max_by_key(|variant| variant.used).map(|variant| variant.program.clone())
+}
+
+fn skeleton(graph: &Graph) -> u64 {
+    graph.nodes.iter().fold(graph.nodes.len() as u64, |hash, node| {
+        (hash.rotate_left(5) ^ node.op.code() as u64).wrapping_mul(0x517c_c1b7_2722_0a95)
+    })
+}
+
+/// Why a program was not in the cache.
+#[derive(Clone, PartialEq, Debug)]
+#[non_exhaustive]
+pub enum Cause {
+    /// Nothing like it has run before.
+    New {
+        /// Its size.
+        nodes: usize,
+        /// Where its first operation was recorded.
+        first: Location,
+    },
+    /// A program of the same operations has run, with another type of this input.
+    Input {
+        /// The input's number.
+        number: usize,
+        /// Its type then.
+        from: Type,
+        /// Its type now.
+        to: Type,
+    },
+    /// A program of the same operations and inputs has run; this operation's attribute or result differs.
+    Attribute {
+        /// The operation, by its StableHLO name.
+        op: &'static str,
+    },
+}
+
+impl fmt::Display for Cause {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::New { nodes, first } => write!(f, "new program of {nodes} operations, from {first} on"),
+            Self::Input { number, from, to } if from.dtype != to.dtype => {
+                write!(f, "dtype of input {number} changed from {} to {}", from.dtype, to.dtype)
+            }
+            Self::Input { number, from, to } => {
+                write!(f, "shape of input {number} changed from {} to {}", from.shape, to.shape)
+            }
+            Self::Attribute { op } => write!(f, "an attribute of {op} changed"),
+        }
+    }
+}
+
+/// The first difference between two programs of the same ops.
+fn changed(old: &Graph, new: &Graph) -> Cause {
+    let types = old.parameter_types(old.main()).zip(new.parameter_types(new.main()));
+    for (number, (from, to)) in types.enumerate() {
+        if from != to {
+            return Cause::Input { number, from: from.clone(), to: to.clone() };
+        }
+    }
+    let differs = |(a, b): &(&crate::ir::Node, &crate::ir::Node)| a.op != b.op || a.operands != b.operands;
+    let node = old.nodes.iter().zip(&new.nodes).find(differs);
+    let op = node.map(|(_, node)| &node.op).filter(|op| !matches!(op, Op::Parameter { .. }));
+    Cause::Attribute { op: op.map_or("program", Op::name) }
+}

@@ -1,0 +1,133 @@
+//! Where the value of a scheduled program result arrives.
+
+use crate::ir::Type;
+use crate::runtime::Buffer;
+use crate::{Error, ErrorKind, Result};
+use std::fmt;
+use std::sync::{Arc, Condvar, Mutex, OnceLock, Weak};
+
+/// A value that is scheduled, ready, failed or given away. Whoever holds the `Arc` may use the value; a program whose
+/// cut holds the only one may overwrite it (donation).
+pub(crate) struct Slot {
+    ty: Type,
+    state: Mutex<State>,
+    arrived: Condvar,
+    /// The value this one replaces in a mutable cell; see [`Slot::restored`].
+    replaces: OnceLock<Weak<Slot>>,
+}
+
+enum State {
+    Scheduled,
+    Ready(Arc<dyn Buffer>),
+    /// The first error, and the donated inputs of the program that failed: they are intact, and alive as long as
+    /// somebody holds the failed value.
+    Failed(Error, Arc<[Arc<Slot>]>),
+    /// The buffer went to a program as donor.
+    Donated,
+}
+
+impl fmt::Debug for Slot {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Slot({})", self.ty)
+    }
+}
+
+impl Slot {
+    /// A slot whose value comes later.
+    pub fn scheduled(ty: Type) -> Arc<Self> {
+        Self::with(ty, State::Scheduled)
+    }
+
+    /// A slot that holds its value.
+    pub fn ready(buffer: Arc<dyn Buffer>) -> Arc<Self> {
+        Self::with(buffer.ty().clone(), State::Ready(buffer))
+    }
+
+    fn with(ty: Type, state: State) -> Arc<Self> {
+        Arc::new(Self { ty, state: Mutex::new(state), arrived: Condvar::new(), replaces: OnceLock::new() })
+    }
+
+    pub fn ty(&self) -> &Type {
+        &self.ty
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, State> {
+        // A panic cannot leave the state half written: every writer stores a whole state.
+        self.state.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+
+    pub fn fulfil(&self, buffer: Arc<dyn Buffer>) {
+        *self.lock() = State::Ready(buffer);
+        self.arrived.notify_all();
+    }
+
+    pub fn fail(&self, error: Error, donors: Arc<[Arc<Slot>]>) {
+        *self.lock() = State::Failed(error, donors);
+        self.arrived.notify_all();
+    }
+
+    /// Waits for the value.
+    pub fn wait(&self) -> Result<Arc<dyn Buffer>> {
+        let mut state = self.lock();
+        loop {
+            match &*state {
+                State::Scheduled => {}
+                State::Ready(buffer) => return Ok(buffer.clone()),
+                State::Failed(error, _) => return Err(error.clone()),
+                State::Donated => return Err(Error::new(ErrorKind::Internal, "read", "of a donated value")),
+            }
+            state = self.arrived.wait(state).unwrap_or_else(|poisoned| poisoned.into_inner());
+        }
+    }
+
+    /// The error, if the value has failed. Does not wait.
+    pub fn error(&self) -> Option<Error> {
+        match &*self.lock() {
+            State::Failed(error, _) => Some(error.clone()),
+            _ => None,
+        }
+    }
+
+    /// Whether the value is still to come.
+    pub fn is_scheduled(&self) -> bool {
+        matches!(*self.lock(), State::Scheduled)
+    }
+
+    /// Takes the buffer for donation, leaving `Donated`; [`fulfil`](Self::fulfil) gives it back.
+    pub fn take(&self) -> Result<Arc<dyn Buffer>> {
+        let mut state = self.lock();
+        match std::mem::replace(&mut *state, State::Donated) {
+            State::Ready(buffer) => Ok(buffer),
+            State::Failed(error, donors) => {
+                *state = State::Failed(error.clone(), donors);
+                Err(error)
+            }
+            other => {
+                *state = other;
+                Err(Error::new(ErrorKind::Internal, "run", "reads a value that is not ready"))
+            }
+        }
+    }
+
+    /// Says that this value takes the place of `old` in a mutable cell.
+    pub fn set_replaces(&self, old: &Arc<Self>) {
+        let _ = self.replaces.set(Arc::downgrade(old));
+    }
+
+    /// If this value has failed: the last good value that it, or a failed predecessor, replaced, provided that the
+    /// failed program left it intact.
+    pub fn restored(&self) -> Option<Arc<Self>> {
+        let mut old = self.replaces.get()?.upgrade()?;
+        loop {
+            let next = match &*old.lock() {
+                State::Ready(_) => None,
+                State::Failed(..) => Some(old.replaces.get()?.upgrade()?),
+                State::Scheduled | State::Donated => return None,
+            };
+            match next {
+                None => return Some(old),
+                Some(older) => old = older,
+            }
+        }
+    }
+}

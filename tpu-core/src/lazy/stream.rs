@@ -1,0 +1,325 @@
+//! Recording: the pending nodes of one thread on one device.
+//!
+//! # Protocol
+//!
+//! A stream belongs to the thread that records into it, yet any thread may hold its tensors, so the arena is behind a
+//! lock that is uncontended as long as tensors stay on their thread.
+//!
+//! * Recording, cutting and submitting to the device's queue happen under the arena's lock. A cut sets the slots of the
+//!   scheduled cells *after* it submitted the program: whoever sees a slot may submit a program that reads it, and the
+//!   queue is first in, first out, so the value is there when that program runs.
+//! * A cell that dies while pending only decrements `live`. When that reaches zero the arena is cleared, as nothing in it
+//!   can be asked for any more; dead nodes among live ones wait for the next cut.
+//! * An operand pending in another thread's stream is cut there first. Thus a program holds nodes of one thread only, in
+//!   the order in which that thread recorded them, and its key does not depend on how threads interleave.
+//! * Nothing is called back from under the lock: dropping nodes drops slots and programs, never cells.
+
+use super::cell::{Cell, Origin};
+use super::{boundary, cut};
+use super::slot::Slot;
+use super::{Mode, Reason, limits, stats};
+use crate::ir::{Graph, Op, Type};
+use crate::literal::ScalarBytes;
+use crate::{DType, Device, Location, Result};
+use smallvec::SmallVec;
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, Weak};
+
+/// The pending nodes of one thread on one device.
+pub(crate) struct Stream {
+    device: Device,
+    /// Cells of pending nodes that are alive.
+    live: AtomicUsize,
+    arena: Mutex<Arena>,
+}
+
+/// A recorded operation that no program holds yet.
+pub(crate) struct Pending {
+    pub seq: u64,
+    pub op: Op,
+    pub inputs: SmallVec<[Input; 3]>,
+    pub types: SmallVec<[Type; 1]>,
+    /// The handles of the results; a result whose handle is gone is internal.
+    pub cells: SmallVec<[Weak<Cell>; 1]>,
+    /// The programs that block numbers in `op` stand for.
+    pub regions: SmallVec<[Arc<Graph>; 1]>,
+    /// A scalar i32: −1, or the first bad index.
+    pub check: Option<Input>,
+    pub location: Location,
+    /// Index into the arena's union-find forest.
+    component: u32,
+    /// Of the kind of operation; see `boundary`.
+    pub hash: u64,
+}
+
+/// What a pending node reads.
+#[derive(Clone)]
+pub(crate) enum Input {
+    /// A result of a node of the same arena.
+    Node { seq: u64, result: u32 },
+    /// A scheduled value.
+    Slot(Arc<Slot>),
+    /// A number, an input of the program. `spread`: over the shape of the node's result.
+    Number { bytes: ScalarBytes, dtype: DType, spread: bool },
+}
+
+/// What an operation is recorded on.
+#[derive(Clone, Copy)]
+pub(crate) enum Operand<'a> {
+    Cell(&'a Arc<Cell>),
+    Number { bytes: ScalarBytes, dtype: DType, spread: bool },
+}
+
+/// The nodes, in order of recording.
+#[derive(Default)]
+pub(crate) struct Arena {
+    pub nodes: Vec<Pending>,
+    next: u64,
+    /// Union-find forest over components; emptied with the arena.
+    parents: Vec<u32>,
+    /// Bytes of all results recorded since the arena was last empty.
+    bytes: usize,
+}
+
+impl Arena {
+    /// The position of a node that is in the arena.
+    pub fn position(&self, seq: u64) -> Option<usize> {
+        let guess = (seq - self.nodes.first()?.seq.min(seq)) as usize;
+        match self.nodes.get(guess) {
+            Some(node) if node.seq == seq => Some(guess),
+            _ => self.nodes.binary_search_by_key(&seq, |node| node.seq).ok(),
+        }
+    }
+
+    /// The representative of a node's component: nodes connected through pending operands share it.
+    pub fn component(&self, position: usize) -> u32 {
+        root(&self.parents, self.nodes[position].component)
+    }
+
+    fn new_component(&mut self) -> u32 {
+        self.parents.push(self.parents.len() as u32);
+        self.parents.len() as u32 - 1
+    }
+
+    fn join(&mut self, a: u32, b: u32) -> u32 {
+        let (a, b) = (root(&self.parents, a), root(&self.parents, b));
+        // The older component stays the root, so chains hang flat below it.
+        let (old, new) = if a < b { (a, b) } else { (b, a) };
+        self.parents[new as usize] = old;
+        old
+    }
+
+    /// To be called after nodes were taken out: the forest keeps no more than twice what is left.
+    pub fn settle(&mut self) {
+        if self.nodes.is_empty() {
+            self.parents.clear();
+            self.bytes = 0;
+        } else if self.parents.len() > 2 * self.nodes.len() + 64 {
+            let mut names = HashMap::new();
+            for node in &mut self.nodes {
+                let next = names.len() as u32;
+                node.component = *names.entry(root(&self.parents, node.component)).or_insert(next);
+            }
+            self.parents = (0..names.len() as u32).collect();
+            self.bytes = 0;
+        }
+    }
+}
+
+fn root(parents: &[u32], mut at: u32) -> u32 {
+    while parents[at as usize] != at {
+        at = parents[at as usize];
+    }
+    at
+}
+
+thread_local! {
+    /// This thread's streams, one per device it has used.
+    static STREAMS: RefCell<Vec<Arc<Stream>>> = const { RefCell::new(Vec::new()) };
+}
+
+/// Every stream there is, for `synchronize`.
+static REGISTRY: Mutex<Vec<Weak<Stream>>> = Mutex::new(Vec::new());
+
+impl Stream {
+    /// The stream that this thread records into for a device.
+    pub fn current(device: &Device) -> Arc<Self> {
+        STREAMS.with(|streams| {
+            let mut streams = streams.borrow_mut();
+            if let Some(stream) = streams.iter().find(|stream| stream.device == *device) {
+                return stream.clone();
+            }
+            let stream =
+                Arc::new(Self { device: device.clone(), live: AtomicUsize::new(0), arena: Mutex::default() });
+            let mut registry = REGISTRY.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+            registry.retain(|known| known.strong_count() > 0);
+            registry.push(Arc::downgrade(&stream));
+            streams.push(stream.clone());
+            stream
+        })
+    }
+
+    /// All streams of this thread.
+    pub fn of_thread() -> Vec<Arc<Self>> {
+        STREAMS.with(|streams| streams.borrow().clone())
+    }
+
+    /// All streams of all threads.
+    pub fn all() -> Vec<Arc<Self>> {
+        let registry = REGISTRY.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        registry.iter().filter_map(Weak::upgrade).collect()
+    }
+
+    pub fn device(&self) -> &Device {
+        &self.device
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Arena> {
+        // Backends run behind `catch_unwind`; a panic elsewhere under the lock leaves whole nodes.
+        self.arena.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+
+    /// Records an operation whose result types the shape rule gave, and cuts if the mode or a limit says so.
+    pub fn record(
+        self: &Arc<Self>,
+        op: Op,
+        operands: &[Operand<'_>],
+        types: SmallVec<[Type; 1]>,
+        regions: SmallVec<[Arc<Graph>; 1]>,
+        check: Option<&Arc<Cell>>,
+        location: Location,
+    ) -> Result<SmallVec<[Arc<Cell>; 1]>> {
+        for operand in operands.iter().copied().chain(check.map(Operand::Cell)) {
+            if let Operand::Cell(cell) = operand
+                && !Arc::ptr_eq(&cell.stream, self)
+            {
+                cell.schedule(Reason::OtherThread)?;
+            }
+        }
+        let mut guard = self.lock();
+        let arena = &mut *guard;
+        let seq = arena.next;
+        arena.next += 1;
+        let mut component = None;
+        let mut resolve = |arena: &mut Arena, operand: Operand<'_>| match operand {
+            Operand::Number { bytes, dtype, spread } => Input::Number { bytes, dtype, spread },
+            Operand::Cell(cell) => match (cell.slot.get(), &cell.origin) {
+                (None, &Origin::Node { seq, result }) => {
+                    let at = arena.position(seq).expect("a pending cell's node is in its stream's arena");
+                    let theirs = arena.nodes[at].component;
+                    component = Some(component.map_or(theirs, |mine| arena.join(mine, theirs)));
+                    Input::Node { seq, result }
+                }
+                (slot, _) => Input::Slot(slot.expect("neither pending nor traced").clone()),
+            },
+        };
+        let inputs = operands.iter().map(|&operand| resolve(arena, operand)).collect();
+        let check = check.map(|cell| resolve(arena, Operand::Cell(cell)));
+        let component = component.unwrap_or_else(|| arena.new_component());
+        let cells: SmallVec<[Arc<Cell>; 1]> = types
+            .iter()
+            .enumerate()
+            .map(|(result, ty)| {
+                Arc::new(Cell {
+                    ty: ty.clone(),
+                    stream: self.clone(),
+                    origin: Origin::Node { seq, result: result as u32 },
+                    slot: OnceLock::new(),
+                })
+            })
+            .collect();
+        self.live.fetch_add(cells.len(), Ordering::Relaxed);
+        let hash = boundary::hash(&op, &types);
+        arena.bytes = types.iter().fold(arena.bytes, |sum, ty| sum.saturating_add(ty.bytes().unwrap_or(0)));
+        let weak = cells.iter().map(Arc::downgrade).collect();
+        arena.nodes.push(Pending { seq, op, inputs, types, cells: weak, regions, check, location, component, hash });
+        stats::recorded();
+        self.cut_if_due(guard, &cells)?;
+        Ok(cells)
+    }
+
+    /// What the mode and the limits demand after recording a node.
+    fn cut_if_due(&self, mut arena: MutexGuard<'_, Arena>, cells: &[Arc<Cell>]) -> Result<()> {
+        let mode = Mode::current();
+        if mode != Mode::DeferAndFuse {
+            let node = arena.nodes.last().expect("just recorded");
+            // Values that cost no memory to repeat are no programs of their own.
+            if node.op.is_free() {
+                return Ok(());
+            }
+            let component = arena.component(arena.nodes.len() - 1);
+            cut::component(self, &mut arena, component, &[], Reason::EveryOperation);
+            drop(arena);
+            if mode == Mode::DeferNeverAndLaunchBlocking {
+                for slot in cells.iter().filter_map(|cell| cell.slot.get()) {
+                    slot.wait()?;
+                }
+            }
+            return Ok(());
+        }
+        let limits = limits();
+        if arena.nodes.len() >= limits.nodes {
+            self.cut_at_boundary(&mut arena, Reason::SizeLimit);
+        } else if arena.bytes > limits.bytes {
+            self.cut_at_boundary(&mut arena, Reason::MemoryLimit);
+            arena.bytes = 0;
+        }
+        Ok(())
+    }
+
+    /// Cuts everything up to the last place where the recorded operations start to repeat.
+    fn cut_at_boundary(&self, arena: &mut Arena, reason: Reason) {
+        let end = boundary::find(&arena.nodes);
+        let last = arena.nodes[end - 1].seq;
+        cut::prefix(self, arena, last, reason);
+    }
+
+    /// Schedules one value and what belongs with it.
+    pub fn cut_for(&self, cell: &Arc<Cell>, reason: Reason) {
+        let mut arena = self.lock();
+        let Origin::Node { seq, result } = cell.origin else { return };
+        if cell.slot.get().is_some() {
+            return;
+        }
+        if let Some(at) = arena.position(seq) {
+            let component = arena.component(at);
+            cut::component(self, &mut arena, component, &[(seq, result)], reason);
+        }
+    }
+
+    /// Schedules everything pending, one program per component.
+    pub fn cut_all(&self, reason: Reason) {
+        let mut arena = self.lock();
+        let mut done = Vec::new();
+        while let Some(component) =
+            (0..arena.nodes.len()).map(|at| arena.component(at)).find(|component| !done.contains(component))
+        {
+            done.push(component);
+            cut::component(self, &mut arena, component, &[], reason);
+        }
+    }
+
+    /// A pending cell died.
+    pub fn release(&self) {
+        if self.live.fetch_sub(1, Ordering::AcqRel) == 1 {
+            let mut arena = self.lock();
+            // Recorded meanwhile: the next cut deals with it.
+            if self.live.load(Ordering::Acquire) == 0 && !arena.nodes.iter().any(|node| node.op.has_side_effect()) {
+                arena.nodes.clear();
+                arena.settle();
+            }
+        }
+    }
+
+    /// Pending cells became scheduled.
+    pub fn scheduled(&self, cells: usize) {
+        self.live.fetch_sub(cells, Ordering::AcqRel);
+    }
+
+    /// Number of pending nodes.
+    pub fn pending(&self) -> usize {
+        self.lock().nodes.len()
+    }
+}
