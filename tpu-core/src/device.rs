@@ -1,5 +1,182 @@
-//! Devices.
+//! Devices, and which one new tensors go to.
 
-/// A device that tensors live on.
-#[derive(Clone, Debug)]
-pub struct Device(());
+use crate::lazy::program::Programs;
+use crate::lazy::queue::Queue;
+use crate::runtime::host::Host;
+use crate::runtime::{Backend, MemoryStats};
+use crate::{Error, ErrorKind, Result, ensure};
+use std::cell::RefCell;
+use std::fmt;
+use std::sync::{Arc, OnceLock, RwLock};
+
+/// A device that tensors live on: one of a backend's, with a queue of its own. Cheap to clone; two handles are equal if
+/// they mean the same device.
+///
+/// ```
+/// use tpu_core::{Device, Tensor};
+/// let x = Tensor::from_slice(&[1.0f32, 2.0])?;
+/// assert_eq!(x.device(), &Device::host()?);
+/// assert_eq!(x.device().to_string(), "host:0");
+/// # Ok::<(), tpu_core::Error>(())
+/// ```
+#[derive(Clone)]
+pub struct Device(Arc<Inner>);
+
+struct Inner {
+    backend: Arc<dyn Backend>,
+    ordinal: usize,
+    queue: Queue,
+    programs: Arc<Programs>,
+}
+
+static HOST: OnceLock<Result<Vec<Device>>> = OnceLock::new();
+static DEFAULT: RwLock<Option<Device>> = RwLock::new(None);
+
+thread_local! {
+    static SCOPED: RefCell<Option<Device>> = const { RefCell::new(None) };
+}
+
+impl Device {
+    /// The devices of a backend.
+    pub fn open(backend: Arc<dyn Backend>) -> Vec<Self> {
+        let programs = Arc::new(Programs::new(backend.clone()));
+        (0..backend.device_count())
+            .map(|ordinal| {
+                let queue = Queue::new(backend.clone(), ordinal);
+                Self(Arc::new(Inner { backend: backend.clone(), ordinal, queue, programs: programs.clone() }))
+            })
+            .collect()
+    }
+
+    /// The first device of the embedded host backend, as the environment configures it (see [`Host::from_env`]).
+    pub fn host() -> Result<Self> {
+        Ok(Self::hosts()?[0].clone())
+    }
+
+    /// All devices of the embedded host backend: one, unless `TPU_HOST_DEVICES` says more.
+    pub fn hosts() -> Result<&'static [Self]> {
+        let opened = HOST.get_or_init(|| Ok(Self::open(Arc::new(Host::from_env()?))));
+        opened.as_deref().map_err(Clone::clone)
+    }
+
+    /// The device that new tensors of this thread go to: that of the innermost [`scope`](Self::scope), else the process's
+    /// [default](Self::set_default), else the backend that `TPU_BACKEND` names, else host.
+    pub fn current() -> Result<Self> {
+        if let Some(device) = SCOPED.with(|scoped| scoped.borrow().clone()) {
+            return Ok(device);
+        }
+        if let Some(device) = &*DEFAULT.read().unwrap_or_else(|poisoned| poisoned.into_inner()) {
+            return Ok(device.clone());
+        }
+        let device = Self::from_env()?;
+        tracing::info!(%device, "new tensors go to this device");
+        device.set_default();
+        Ok(device)
+    }
+
+    fn from_env() -> Result<Self> {
+        match std::env::var("TPU_BACKEND") {
+            Err(_) => Self::host(),
+            Ok(name) if name == "host" => Self::host(),
+            Ok(name) => {
+                let message = format!("requires a backend that is there (host), got TPU_BACKEND={name}");
+                Err(Error::new(ErrorKind::Device, "device", message))
+            }
+        }
+    }
+
+    /// Makes new tensors of all threads go to this device, unless in a [`scope`](Self::scope).
+    pub fn set_default(&self) {
+        *DEFAULT.write().unwrap_or_else(|poisoned| poisoned.into_inner()) = Some(self.clone());
+    }
+
+    /// Runs `f` with new tensors of this thread going to this device.
+    pub fn scope<T>(&self, f: impl FnOnce() -> T) -> T {
+        struct Restore(Option<Device>);
+        impl Drop for Restore {
+            fn drop(&mut self) {
+                SCOPED.with(|scoped| *scoped.borrow_mut() = self.0.take());
+            }
+        }
+        let _restore = Restore(SCOPED.with(|scoped| scoped.replace(Some(self.clone()))));
+        f()
+    }
+
+    /// The backend's name.
+    pub fn backend(&self) -> &str {
+        self.0.backend.name()
+    }
+
+    /// The device's number among those of its backend.
+    pub fn ordinal(&self) -> usize {
+        self.0.ordinal
+    }
+
+    /// Memory of this device, in bytes.
+    pub fn memory(&self) -> MemoryStats {
+        self.0.backend.memory(self.0.ordinal)
+    }
+
+    /// Starts the peak of [`memory`](Self::memory) anew from what is in use.
+    pub fn reset_peak_memory(&self) {
+        self.0.backend.reset_peak_memory(self.0.ordinal);
+    }
+
+    /// Cuts what all threads have pending on any device, and waits until this device is done.
+    pub fn synchronize(&self) -> Result<()> {
+        crate::lazy::synchronize()?;
+        self.0.queue.drain()
+    }
+
+    /// Sets the most compiled programs to keep for this device's backend; the least recently used are dropped. The
+    /// default is 1,024.
+    pub fn set_program_cache_bound(&self, programs: usize) {
+        self.0.programs.set_bound(programs);
+    }
+
+    /// How many compiled programs are kept for this device's backend.
+    pub fn cached_programs(&self) -> usize {
+        self.0.programs.len()
+    }
+
+    /// Drops all compiled programs of this device's backend.
+    pub fn clear_program_cache(&self) {
+        self.0.programs.clear();
+    }
+
+    pub(crate) fn queue(&self) -> &Queue {
+        &self.0.queue
+    }
+
+    pub(crate) fn programs(&self) -> &Programs {
+        &self.0.programs
+    }
+
+    pub(crate) fn runtime(&self) -> &dyn Backend {
+        &*self.0.backend
+    }
+
+    /// Errors unless both are the same device.
+    pub(crate) fn ensure_same(&self, other: &Self, op: &'static str) -> Result<()> {
+        ensure!(self == other, Device, op, "requires operands on one device, got {self} and {other}");
+        Ok(())
+    }
+}
+
+impl PartialEq for Device {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+}
+impl Eq for Device {}
+
+impl fmt::Display for Device {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}", self.backend(), self.0.ordinal)
+    }
+}
+impl fmt::Debug for Device {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}

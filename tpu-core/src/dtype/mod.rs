@@ -185,6 +185,17 @@ pub trait Element:
     /// Copies raw little-endian element bytes, of any alignment, into values. Bytes of a `bool` other than 0 read as
     /// true. A trailing partial element is ignored.
     fn read_bytes(bytes: &[u8]) -> Vec<Self>;
+
+    /// A vector of `len` elements whose bytes `fill` writes. `None` when there is not that much memory.
+    fn fill(len: usize, fill: impl FnOnce(&mut [u8]) -> crate::Result<()>) -> Option<crate::Result<Vec<Self>>>;
+}
+
+/// `len` default values, `None` when there is not that much memory.
+fn try_zeroed<T: Copy + Default>(len: usize) -> Option<Vec<T>> {
+    let mut values = Vec::new();
+    values.try_reserve_exact(len).ok()?;
+    values.resize(len, T::default());
+    Some(values)
 }
 
 mod sealed {
@@ -198,6 +209,10 @@ macro_rules! elements {
             const DTYPE: DType = DType::$dtype;
             fn read_bytes(bytes: &[u8]) -> Vec<Self> {
                 bytes.chunks_exact(size_of::<Self>()).map(bytemuck::pod_read_unaligned).collect()
+            }
+            fn fill(len: usize, fill: impl FnOnce(&mut [u8]) -> crate::Result<()>) -> Option<crate::Result<Vec<Self>>> {
+                let mut values = try_zeroed::<Self>(len)?;
+                Some(fill(bytemuck::cast_slice_mut(&mut values)).map(|()| values))
             }
         }
     )*};
@@ -214,6 +229,10 @@ impl Element for bool {
     const DTYPE: DType = DType::Bool;
     fn read_bytes(bytes: &[u8]) -> Vec<Self> {
         bytes.iter().map(|&byte| byte != 0).collect()
+    }
+    fn fill(len: usize, fill: impl FnOnce(&mut [u8]) -> crate::Result<()>) -> Option<crate::Result<Vec<Self>>> {
+        let mut bytes = try_zeroed::<u8>(len)?;
+        Some(fill(&mut bytes).map(|()| Self::read_bytes(&bytes)))
     }
 }
 

@@ -8,7 +8,7 @@ use crate::ir::{Type, Value};
 use crate::lazy::Reason;
 use crate::runtime::Buffer;
 use std::fmt;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, OnceLock, Weak};
 
 /// Shared by all clones of a tensor. Its existence is what makes a pending value live at a cut.
 pub(crate) struct Cell {
@@ -17,6 +17,8 @@ pub(crate) struct Cell {
     pub origin: Origin,
     /// Set by the cut that schedules the value, after the program is in the device's queue.
     pub slot: OnceLock<Arc<Slot>>,
+    /// The value that this one takes the place of in a mutable cell; handed on to the slot.
+    pub replaces: OnceLock<Weak<Slot>>,
 }
 
 /// Where a value comes from.
@@ -32,7 +34,7 @@ pub(crate) enum Origin {
 impl Cell {
     /// A value that is there already.
     pub fn given(stream: Arc<Stream>, slot: Arc<Slot>) -> Arc<Self> {
-        Arc::new(Self { ty: slot.ty().clone(), stream, origin: Origin::Given, slot: slot.into() })
+        Arc::new(Self { ty: slot.ty().clone(), stream, origin: Origin::Given, slot: slot.into(), replaces: OnceLock::new() })
     }
 
     /// The slot, after making sure that the value is scheduled.

@@ -64,6 +64,11 @@ fn cut(stream: &Stream, arena: &mut Arena, selected: Vec<bool>, requested: &[(u6
         .iter()
         .map(|out| Slot::scheduled(arena.nodes[out.position].types[out.result as usize].clone()))
         .collect();
+    for (output, slot) in outputs.iter().zip(&slots) {
+        if let Some(old) = output.cell.as_ref().and_then(|cell| cell.replaces.get()) {
+            slot.set_replaces(old.clone());
+        }
+    }
     let program = draft.program(stream, arena, &outputs);
     stats::cut(reason);
     let location = |at: usize| arena.nodes[at].location.clone();

@@ -110,8 +110,9 @@ impl Slot {
     }
 
     /// Says that this value takes the place of `old` in a mutable cell.
-    pub fn set_replaces(&self, old: &Arc<Self>) {
-        let _ = self.replaces.set(Arc::downgrade(old));
+    pub fn set_replaces(&self, old: Weak<Self>) {
+        // A value takes the place of another once, when it is made.
+        let _ = self.replaces.set(old);
     }
 
     /// If this value has failed: the last good value that it, or a failed predecessor, replaced, provided that the

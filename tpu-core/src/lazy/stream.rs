@@ -227,6 +227,7 @@ impl Stream {
                     stream: self.clone(),
                     origin: Origin::Node { seq, result: result as u32 },
                     slot: OnceLock::new(),
+                    replaces: OnceLock::new(),
                 })
             })
             .collect();

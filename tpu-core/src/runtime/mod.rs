@@ -5,7 +5,7 @@
 
 pub mod host;
 
-use crate::ir::{Graph, Type};
+use crate::ir::{Graph, Op, Type};
 use crate::literal::ScalarBytes;
 use crate::{Error, ErrorKind, Result};
 use std::any::Any;
@@ -22,6 +22,10 @@ pub trait Backend: Send + Sync + Debug {
 
     /// Whether an executable serves other sizes of the same program structure through [`Executable::resize`].
     fn generic_in_sizes(&self) -> bool;
+
+    /// Errors with [`ErrorKind::Unsupported`] when the backend does not have the op. Asked when the op is recorded, so
+    /// that the error comes at the caller's line.
+    fn supports(&self, op: &Op) -> Result<()>;
 
     /// Compiles a program that `verify` accepts. Errors with [`ErrorKind::Unsupported`] when it holds an op that the
     /// backend does not have.

@@ -1,0 +1,198 @@
+//! Making tensors.
+
+use super::{Operand, Tensor};
+use crate::ir::{Op, Type};
+use crate::lazy::cell::Cell;
+use crate::lazy::slot::Slot;
+use crate::lazy::stream::Stream;
+use crate::lazy::{mode::locate, trace};
+use crate::{DType, Device, Element, Error, ErrorKind, Literal, Result, Scalar, Shape, ensure};
+
+impl Tensor {
+    /// A tensor of one axis from elements, on the [current device](Device::current).
+    ///
+    /// ```
+    /// use tpu_core::Tensor;
+    /// assert_eq!(Tensor::from_slice(&[1i64, 2, 3])?.sizes(), [3]);
+    /// # Ok::<(), tpu_core::Error>(())
+    /// ```
+    #[track_caller]
+    pub fn from_slice<T: Element>(values: &[T]) -> Result<Self> {
+        Self::from_bytes(T::DTYPE, values.len(), bytemuck::cast_slice(values))
+    }
+
+    /// A tensor from elements in row-major order, on the [current device](Device::current). Errors unless there are as
+    /// many elements as the shape has.
+    #[track_caller]
+    pub fn from_vec<T: Element>(values: Vec<T>, shape: impl Into<Shape>) -> Result<Self> {
+        Self::from_bytes(T::DTYPE, shape, bytemuck::cast_slice(&values))
+    }
+
+    /// A tensor from raw little-endian elements in row-major order, on the [current device](Device::current).
+    #[track_caller]
+    pub fn from_bytes(dtype: DType, shape: impl Into<Shape>, bytes: &[u8]) -> Result<Self> {
+        let location = locate(std::panic::Location::caller());
+        let ty = Type::new(dtype, shape);
+        Self::upload(ty, bytes).map_err(|error| error.at(&location))
+    }
+
+    fn upload(ty: Type, bytes: &[u8]) -> Result<Self> {
+        let want = ty.bytes();
+        ensure!(
+            want == Some(bytes.len()),
+            Shape,
+            "from_bytes",
+            "requires as many bytes as {ty} has, got {} for {}",
+            bytes.len(),
+            want.map_or("more than memory can address".into(), |want| want.to_string())
+        );
+        ensure!(
+            trace::current().is_none(),
+            Value,
+            "from_bytes",
+            "requires a thread that is not tracing a composite or a loop: use Tensor::constant there"
+        );
+        let device = Device::current()?;
+        device.queue().check_process()?;
+        let buffer = device.runtime().upload(device.ordinal(), &ty, bytes)?;
+        Ok(Self::from_cell(Cell::given(Stream::current(&device), Slot::ready(buffer))))
+    }
+
+    /// A tensor of rank 0.
+    #[track_caller]
+    pub fn scalar<T: Element>(value: T) -> Result<Self> {
+        Self::from_bytes(T::DTYPE, (), bytemuck::bytes_of(&value))
+    }
+
+    /// A value baked into programs: another value makes another program. For numbers that never change.
+    #[track_caller]
+    pub fn constant(literal: Literal) -> Result<Self> {
+        Self::record_one(Op::Constant(literal.into()), &[])
+    }
+
+    /// Every element `value`. The value is an input of programs: another one makes no other program.
+    ///
+    /// ```
+    /// use tpu_core::{DType, Tensor};
+    /// assert_eq!(Tensor::full([2], 0.5, DType::F32)?.to_vec::<f32>()?, [0.5, 0.5]);
+    /// # Ok::<(), tpu_core::Error>(())
+    /// ```
+    #[track_caller]
+    pub fn full(shape: impl Into<Shape>, value: impl Into<Scalar>, dtype: DType) -> Result<Self> {
+        let spread = Op::BroadcastInDim { shape: shape.into(), axes: Default::default() };
+        Self::record_one(spread, &[Operand::Scalar(dtype, value.into())])
+    }
+
+    /// Zeros.
+    #[track_caller]
+    pub fn zeros(shape: impl Into<Shape>, dtype: DType) -> Result<Self> {
+        Self::constant(Literal::splat(dtype, shape, 0))
+    }
+
+    /// Ones.
+    #[track_caller]
+    pub fn ones(shape: impl Into<Shape>, dtype: DType) -> Result<Self> {
+        Self::constant(Literal::splat(dtype, shape, 1))
+    }
+
+    /// Zeros of this tensor's shape and dtype, on its device.
+    #[track_caller]
+    pub fn zeros_like(&self) -> Result<Self> {
+        let caller = locate(std::panic::Location::caller());
+        self.device().scope(|| Self::zeros(self.shape(), self.dtype())).map_err(|error| error.at(&caller))
+    }
+
+    /// Ones of this tensor's shape and dtype, on its device.
+    #[track_caller]
+    pub fn ones_like(&self) -> Result<Self> {
+        let caller = locate(std::panic::Location::caller());
+        self.device().scope(|| Self::ones(self.shape(), self.dtype())).map_err(|error| error.at(&caller))
+    }
+
+    /// Numbers 0, 1, … along `axis`, repeated along the other axes.
+    #[track_caller]
+    pub fn iota(shape: impl Into<Shape>, axis: usize, dtype: DType) -> Result<Self> {
+        Self::record_one(Op::Iota { axis, dtype, shape: shape.into() }, &[])
+    }
+
+    /// The numbers `start, start + step, …` before `end`, as PyTorch's `arange`. Element `i` is `start + i * step`,
+    /// computed in `dtype`. Errors if `step` is zero or leads away from `end`.
+    ///
+    /// ```
+    /// use tpu_core::{DType, Tensor};
+    /// assert_eq!(Tensor::arange(1, 7, 2, DType::I64)?.to_vec::<i64>()?, [1, 3, 5]);
+    /// assert_eq!(Tensor::arange(0.0, 1.0, 0.25, DType::F32)?.to_vec::<f32>()?, [0.0, 0.25, 0.5, 0.75]);
+    /// # Ok::<(), tpu_core::Error>(())
+    /// ```
+    #[track_caller]
+    pub fn arange(
+        start: impl Into<Scalar>,
+        end: impl Into<Scalar>,
+        step: impl Into<Scalar>,
+        dtype: DType,
+    ) -> Result<Self> {
+        let location = locate(std::panic::Location::caller());
+        let (start, step) = (start.into(), step.into());
+        let len = arange_len(start, end.into(), step).map_err(|error| error.at(&location))?;
+        let counted = Self::iota(len, 0, dtype)?;
+        let scaled = if step == Scalar::Int(1) { counted } else { counted.mul(step)? };
+        if start == Scalar::Int(0) { Ok(scaled) } else { scaled.add(start) }
+    }
+
+    /// The identity matrix of `n` rows.
+    #[track_caller]
+    pub fn eye(n: usize, dtype: DType) -> Result<Self> {
+        let rows = Self::iota([n, n], 0, DType::I64)?;
+        rows.eq(&Self::iota([n, n], 1, DType::I64)?)?.to_dtype(dtype)
+    }
+
+    /// Philox random bits, u32: element `i` in row-major order is lane `i mod 4` of counter `offset + i/4` under key
+    /// `seed`. Both are inputs of the program.
+    ///
+    /// ```
+    /// use tpu_core::Tensor;
+    /// let bits = Tensor::rng_bits(7, 0, [8])?.to_vec::<u32>()?;
+    /// assert_eq!(bits[4..], Tensor::rng_bits(7, 1, [4])?.to_vec::<u32>()?[..]);
+    /// # Ok::<(), tpu_core::Error>(())
+    /// ```
+    #[track_caller]
+    pub fn rng_bits(seed: u64, offset: u64, shape: impl Into<Shape>) -> Result<Self> {
+        let operands = [Operand::Scalar(DType::U64, seed.into()), Operand::Scalar(DType::U64, offset.into())];
+        Self::record_one(Op::RngBits(shape.into()), &operands)
+    }
+}
+
+/// Number of elements of a range.
+fn arange_len(start: Scalar, end: Scalar, step: Scalar) -> Result<usize> {
+    let bad = |why: &str| {
+        let message = format!("requires {why}, got start {start:?}, end {end:?}, step {step:?}");
+        Error::new(ErrorKind::Value, "arange", message)
+    };
+    let integer = |number: Scalar| match number {
+        Scalar::Bool(v) => Some(v as i128),
+        Scalar::Int(v) => Some(v as i128),
+        Scalar::UInt(v) => Some(v as i128),
+        Scalar::Float(_) | Scalar::Complex(..) => None,
+    };
+    let real = |number: Scalar| match number {
+        Scalar::Float(v) => Some(v),
+        other => integer(other).map(|v| v as f64),
+    };
+    if let (Some(start), Some(end), Some(step)) = (integer(start), integer(end), integer(step)) {
+        if step == 0 || (end - start) * step.signum() < 0 {
+            return Err(bad("a step that is not zero and leads to the end"));
+        }
+        let len = (end - start + step - step.signum()) / step;
+        return usize::try_from(len).map_err(|_| bad("fewer elements"));
+    }
+    match (real(start), real(end), real(step)) {
+        (Some(a), Some(b), Some(step)) => {
+            let len = ((b - a) / step).ceil();
+            if !len.is_finite() || step == 0.0 || len < 0.0 {
+                return Err(bad("finite numbers and a step that is not zero and leads to the end"));
+            }
+            if len >= isize::MAX as f64 { Err(bad("fewer elements")) } else { Ok(len as usize) }
+        }
+        _ => Err(bad("real numbers")),
+    }
+}

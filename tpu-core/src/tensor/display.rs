@@ -1,0 +1,1 @@
+//! Printing elements the way PyTorch prints them.

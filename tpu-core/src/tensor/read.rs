@@ -1,0 +1,97 @@
+//! Reading values: what cuts.
+
+use super::Tensor;
+use crate::lazy::Reason;
+use crate::lazy::mode::locate;
+use crate::{Element, Error, ErrorKind, Result, ensure};
+use std::sync::Arc;
+
+impl Tensor {
+    /// All elements in row-major order. Cuts, and waits for the value. Errors if `T` is not the element type, or with
+    /// the first error that the value depends on.
+    ///
+    /// ```
+    /// use tpu_core::Tensor;
+    /// assert_eq!(Tensor::from_slice(&[1u8, 2])?.add(1)?.to_vec::<u8>()?, [2, 3]);
+    /// # Ok::<(), tpu_core::Error>(())
+    /// ```
+    #[track_caller]
+    pub fn to_vec<T: Element>(&self) -> Result<Vec<T>> {
+        let location = locate(std::panic::Location::caller());
+        self.read().map_err(|error| error.at(&location))
+    }
+
+    fn read<T: Element>(&self) -> Result<Vec<T>> {
+        let dtype = self.dtype();
+        ensure!(T::DTYPE == dtype, DType, "to_vec", "requires elements of {dtype}, asked for {}", T::DTYPE);
+        let buffer = self.cell.wait(Reason::HostRead)?;
+        let values = T::fill(self.elements(), |bytes| buffer.read(bytes));
+        values.unwrap_or_else(|| Err(self.no_memory()))
+    }
+
+    /// All elements as raw little-endian bytes in row-major order. Cuts, and waits for the value.
+    #[track_caller]
+    pub fn to_bytes(&self) -> Result<Vec<u8>> {
+        let location = locate(std::panic::Location::caller());
+        let read = || {
+            let buffer = self.cell.wait(Reason::HostRead)?;
+            let len = self.ty().bytes().ok_or_else(|| self.no_memory())?;
+            <u8 as Element>::fill(len, |bytes| buffer.read(bytes)).unwrap_or_else(|| Err(self.no_memory()))
+        };
+        read().map_err(|error: Error| error.at(&location))
+    }
+
+    fn no_memory(&self) -> Error {
+        Error::new(ErrorKind::OutOfMemory, "to_vec", format!("of {} does not fit into host memory", self.ty()))
+    }
+
+    /// The element of a tensor that has exactly one. Cuts, and waits for the value.
+    #[track_caller]
+    pub fn item<T: Element>(&self) -> Result<T> {
+        let location = locate(std::panic::Location::caller());
+        let read = || {
+            let elements = self.elements();
+            ensure!(elements == 1, Shape, "item", "requires exactly one element, got {}", self.ty());
+            Ok(self.read()?[0])
+        };
+        read().map_err(|error| error.at(&location))
+    }
+
+    /// Makes the value real without waiting for it: cuts and queues.
+    #[track_caller]
+    pub fn realize(&self) -> Result<()> {
+        let location = locate(std::panic::Location::caller());
+        self.cell.schedule(Reason::Explicit).map(|_| ()).map_err(|error| error.at(&location))
+    }
+
+    /// Makes the value real and waits for it, without copying it to the host.
+    #[track_caller]
+    pub fn wait(&self) -> Result<()> {
+        let location = locate(std::panic::Location::caller());
+        self.cell.wait(Reason::Explicit).map(|_| ()).map_err(|error| error.at(&location))
+    }
+
+    /// The error of a value that has failed. Neither cuts nor waits: `None` also for values still to come.
+    pub fn error(&self) -> Option<Error> {
+        self.cell.slot.get()?.error()
+    }
+
+    /// Says that this value takes the place of `old` in a mutable cell such as a parameter. If computing it fails,
+    /// [`restored`](Self::restored) finds the old value, even if the failed program was to overwrite it.
+    pub fn replaces(&self, old: &Self) {
+        let Some(old) = old.cell.slot.get() else { return };
+        match self.cell.slot.get() {
+            Some(slot) => slot.set_replaces(Arc::downgrade(old)),
+            // A value takes the place of another once.
+            None => drop(self.cell.replaces.set(Arc::downgrade(old))),
+        }
+    }
+
+    /// If this value has failed and [`replaced`](Self::replaces) one that is intact: that one.
+    pub fn restored(&self) -> Option<Self> {
+        let slot = self.cell.slot.get()?;
+        slot.error()?;
+        let old = slot.restored()?;
+        Some(Self::from_cell(crate::lazy::cell::Cell::given(self.cell.stream.clone(), old)))
+    }
+}

@@ -1,0 +1,289 @@
+//! From a call to a recorded operation.
+
+use super::{History, Link, Recorded, Tensor};
+use crate::ir::infer::infer;
+use crate::ir::{Attributes, BlockId, Graph, Op, Type};
+use crate::lazy::cell::Origin;
+use crate::lazy::mode::locate;
+use crate::lazy::stream::{Operand as Recordable, Stream};
+use crate::lazy::trace::{self, Trace, TraceOperand};
+use crate::{DType, Device, Error, ErrorKind, Literal, Result, Scalar, Shape};
+use smallvec::SmallVec;
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex};
+
+/// An operand of an operation: a tensor, or a number that takes the dtype of the tensor beside it.
+#[derive(Clone, Copy, Debug)]
+pub enum Operand<'a> {
+    /// A tensor.
+    Tensor(&'a Tensor),
+    /// A number with the dtype and shape of the tensor beside it. It is an input of the program: another value is no
+    /// other program.
+    Number(Scalar),
+    /// A number that is a scalar of its own, where the operation wants one; an input of the program too.
+    Scalar(DType, Scalar),
+}
+
+impl<'a> From<&'a Tensor> for Operand<'a> {
+    fn from(tensor: &'a Tensor) -> Self {
+        Self::Tensor(tensor)
+    }
+}
+impl<'a, N: Into<Scalar>> From<N> for Operand<'a> {
+    fn from(number: N) -> Self {
+        Self::Number(number.into())
+    }
+}
+
+/// Results of one operation; nearly always one.
+pub(crate) type Tensors = SmallVec<[Tensor; 1]>;
+
+impl Tensor {
+    /// Records an operation of the IR. Operands must have the shapes and dtypes that its shape rule requires: nothing is
+    /// broadcast or promoted here, numbers aside, which are spread over the other operands' shape.
+    ///
+    /// ```
+    /// use tpu_core::ir::{BinaryOp, Op};
+    /// use tpu_core::Tensor;
+    /// let x = Tensor::from_slice(&[1.0f32, 2.0])?;
+    /// let y = Tensor::record(Op::Binary(BinaryOp::Power), &[(&x).into(), 3.0.into()])?;
+    /// assert_eq!(y[0].to_vec::<f32>()?, [1.0, 8.0]);
+    /// # Ok::<(), tpu_core::Error>(())
+    /// ```
+    #[track_caller]
+    pub fn record(op: Op, operands: &[Operand<'_>]) -> Result<SmallVec<[Self; 1]>> {
+        record(op, operands, &[], None)
+    }
+
+    /// [`record`](Self::record) for operations of one result.
+    #[track_caller]
+    pub(crate) fn record_one(op: Op, operands: &[Operand<'_>]) -> Result<Self> {
+        Ok(record(op, operands, &[], None)?.swap_remove(0))
+    }
+
+    /// Records an operation that is guarded by a check: a scalar i32, −1 or the first bad index.
+    #[track_caller]
+    pub(crate) fn record_checked(op: Op, operands: &[Operand<'_>], check: Option<&Self>) -> Result<Self> {
+        Ok(record(op, operands, &[], check)?.swap_remove(0))
+    }
+
+    /// Records a named composition of operations. `body` says what it means, in terms of its arguments and numbers only;
+    /// it must depend on nothing but them, `name` and `attributes`, as it is traced once for each combination of these
+    /// and the operands' types. Numbers in it are baked into programs.
+    ///
+    /// If an operand has a history that knows no derivative of `name`, the body is recorded op by op.
+    ///
+    /// ```
+    /// use tpu_core::{Tensor, ir::Attributes};
+    /// let x = Tensor::from_slice(&[1.0f32, -2.0])?;
+    /// let square = Tensor::composite("example.square", Attributes::default(), &[&x], |x| Ok(vec![x[0].mul(&x[0])?]))?;
+    /// assert_eq!(square[0].to_vec::<f32>()?, [1.0, 4.0]);
+    /// # Ok::<(), tpu_core::Error>(())
+    /// ```
+    #[track_caller]
+    pub fn composite(
+        name: &str,
+        attributes: Attributes,
+        operands: &[&Self],
+        body: impl FnOnce(&[Self]) -> Result<Vec<Self>>,
+    ) -> Result<SmallVec<[Self; 1]>> {
+        let foreign = |link: &Link| !link.history.differentiates(name);
+        if operands.iter().any(|operand| operand.history().is_some_and(foreign)) {
+            let arguments: Vec<Self> = operands.iter().map(|&operand| operand.clone()).collect();
+            return body(&arguments).map(SmallVec::from_vec);
+        }
+        let location = locate(std::panic::Location::caller());
+        let Some(first) = operands.first() else {
+            return Err(Error::new(ErrorKind::Value, "composite", "requires at least one operand").at(&location));
+        };
+        let types: Vec<Type> = operands.iter().map(|operand| operand.ty().clone()).collect();
+        let (name, attributes, region) =
+            bodies::get(name, attributes, types, |types| trace::trace(first.device(), types, body))
+                .map_err(|error| error.at(&location))?;
+        let op = Op::Composite { name, attributes, body: BlockId(0) };
+        let operands: SmallVec<[Operand<'_>; 4]> = operands.iter().map(|&operand| operand.into()).collect();
+        record(op, &operands, &[region], None)
+    }
+}
+
+/// Records an operation whose block numbers stand for `regions`.
+#[track_caller]
+pub(crate) fn record(
+    op: Op,
+    operands: &[Operand<'_>],
+    regions: &[Arc<Graph>],
+    check: Option<&Tensor>,
+) -> Result<Tensors> {
+    let caller = std::panic::Location::caller();
+    try_record(op, operands, regions, check, caller).map_err(|error| error.at(&locate(caller)))
+}
+
+fn try_record(
+    op: Op,
+    operands: &[Operand<'_>],
+    regions: &[Arc<Graph>],
+    check: Option<&Tensor>,
+    caller: &'static std::panic::Location<'static>,
+) -> Result<Tensors> {
+    // The first tensor gives the device, and its type to numbers.
+    let mut first = None;
+    let mut history: Option<&Arc<dyn History>> = None;
+    let mut traced = false;
+    for operand in operands {
+        if let Operand::Tensor(tensor) = operand {
+            match first {
+                None => first = Some(*tensor),
+                Some(first) => first.device().ensure_same(tensor.device(), op.name())?,
+            }
+            traced |= matches!(tensor.cell.origin, Origin::Trace(..));
+            history = history.or_else(|| tensor.history.as_ref().map(|link| &link.history));
+        }
+    }
+    let like = spread_like(&op, operands);
+    let types: SmallVec<[&Type; 4]> = operands
+        .iter()
+        .map(|operand| match operand {
+            Operand::Tensor(tensor) => Ok(tensor.ty()),
+            Operand::Number(_) => like.ok_or_else(|| {
+                Error::new(ErrorKind::Value, op.name(), "requires a tensor beside a number, got numbers only")
+            }),
+            Operand::Scalar(dtype, _) => Ok(&SCALARS[*dtype as usize]),
+        })
+        .collect::<Result<_>>()?;
+    let results = infer(&op, &types, regions)?;
+    let trace = trace::current();
+    if traced || trace.is_some() {
+        let trace = trace.ok_or_else(trace::foreign_tensor)?;
+        return record_in(&trace, op, operands, &types, regions, first);
+    }
+    let current;
+    let device = match first {
+        Some(first) => first.device(),
+        None => {
+            current = Device::current()?;
+            &current
+        }
+    };
+    device.runtime().supports(&op)?;
+    let mut recordables: SmallVec<[Recordable<'_>; 4]> = SmallVec::new();
+    for (operand, ty) in operands.iter().zip(&types) {
+        recordables.push(match operand {
+            Operand::Tensor(tensor) => Recordable::Cell(&tensor.cell),
+            &(Operand::Number(number) | Operand::Scalar(_, number)) => {
+                ensure_fits(number, ty, &op)?;
+                let spread = matches!(operand, Operand::Number(_));
+                Recordable::Number { bytes: number.to_bytes(ty.dtype), dtype: ty.dtype, spread }
+            }
+        });
+    }
+    let stream = Stream::current(device);
+    let kept = history.is_some().then(|| op.clone());
+    let regions_held = regions.iter().cloned().collect();
+    let check = check.map(|tensor| &tensor.cell);
+    let cells = stream.record(op, &recordables, results, regions_held, check, locate(caller))?;
+    let mut tensors: Tensors = cells.into_iter().map(Tensor::from_cell).collect();
+    if let (Some(history), Some(op)) = (history, kept) {
+        let extended = history.extend(&Recorded { op: &op, operands, results: &tensors, regions });
+        if let Some(history) = extended {
+            for (result, tensor) in tensors.iter_mut().enumerate() {
+                if tensor.dtype().is_differentiable() {
+                    tensor.history = Some(Link { history: history.clone(), result: result as u32 });
+                }
+            }
+        }
+    }
+    Ok(tensors)
+}
+
+/// The tensor whose type numbers take. For a selection the predicate is none.
+fn spread_like<'a>(op: &Op, operands: &[Operand<'a>]) -> Option<&'a Type> {
+    let skip = matches!(op, Op::Select) as usize;
+    operands.iter().skip(skip).find_map(|operand| match operand {
+        Operand::Tensor(tensor) => Some(tensor.ty()),
+        Operand::Number(_) | Operand::Scalar(..) => None,
+    })
+}
+
+/// The type of a scalar of each dtype.
+static SCALARS: [Type; DType::ALL.len()] = {
+    let mut types = [const { Type { dtype: DType::Bool, shape: Shape::scalar() } }; DType::ALL.len()];
+    let mut at = 0;
+    while at < types.len() {
+        types[at].dtype = DType::ALL[at];
+        at += 1;
+    }
+    types
+};
+
+fn ensure_fits(number: Scalar, ty: &Type, op: &Op) -> Result<()> {
+    if number.fits(ty.dtype) {
+        return Ok(());
+    }
+    let message = format!("requires a number that {} can hold, got {number:?}", ty.dtype);
+    Err(Error::new(ErrorKind::Value, op.name(), message))
+}
+
+fn record_in(
+    trace: &Arc<Trace>,
+    op: Op,
+    operands: &[Operand<'_>],
+    types: &[&Type],
+    regions: &[Arc<Graph>],
+    first: Option<&Tensor>,
+) -> Result<Tensors> {
+    let mut inputs: SmallVec<[TraceOperand<'_>; 4]> = SmallVec::new();
+    for (operand, ty) in operands.iter().zip(types) {
+        inputs.push(match operand {
+            Operand::Tensor(tensor) => TraceOperand::Value(tensor.value_in(trace).ok_or_else(trace::foreign_tensor)?),
+            &(Operand::Number(number) | Operand::Scalar(_, number)) => {
+                ensure_fits(number, ty, &op)?;
+                let shape = matches!(operand, Operand::Number(_)).then_some(&ty.shape);
+                TraceOperand::Number(Literal::splat(ty.dtype, Shape::scalar(), number), shape)
+            }
+        });
+    }
+    let device = match first {
+        Some(first) => first.device().clone(),
+        None => Device::current()?,
+    };
+    let results = trace.push(op, inputs.into_iter(), regions)?;
+    Ok(results.into_iter().map(|(value, ty)| Tensor::traced(&device, trace, value, ty)).collect())
+}
+
+/// Bodies of composites that have been traced.
+mod bodies {
+    use super::*;
+
+    type Parts = (Arc<str>, Arc<Attributes>, Arc<Graph>);
+    struct Known {
+        parts: Parts,
+        types: Vec<Type>,
+    }
+    static BODIES: Mutex<Option<HashMap<String, Vec<Known>>>> = Mutex::new(None);
+    /// Bodies of one name before they are dropped, for programs whose shapes never settle.
+    const BOUND: usize = 512;
+
+    pub fn get(
+        name: &str,
+        attributes: Attributes,
+        types: Vec<Type>,
+        trace: impl FnOnce(&[Type]) -> Result<Graph>,
+    ) -> Result<Parts> {
+        let find = |known: &Known| *known.parts.1 == attributes && known.types == types;
+        let lock = || BODIES.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        if let Some(known) = lock().as_ref().and_then(|bodies| bodies.get(name)?.iter().find(|known| find(known))) {
+            return Ok(known.parts.clone());
+        }
+        // Traced outside the lock: bodies use composites.
+        let graph = Arc::new(trace(&types)?);
+        let mut bodies = lock();
+        let list = bodies.get_or_insert_default().entry(name.to_owned()).or_default();
+        if list.len() >= BOUND {
+            list.clear();
+        }
+        let name = list.first().map_or_else(|| name.into(), |known| known.parts.0.clone());
+        let parts: Parts = (name, Arc::new(attributes), graph);
+        list.push(Known { parts: parts.clone(), types });
+        Ok(parts)
+    }
+}
