@@ -1,8 +1,9 @@
 //! Adding nodes and blocks to a graph.
 
-use super::{Block, BlockId, Graph, Node, NodeId, Op, Type, Value, infer};
+use super::{Block, BlockId, Check, Graph, Node, NodeId, Op, Type, Value, infer};
 use crate::{Literal, Result};
 use smallvec::{SmallVec, smallvec};
+use std::collections::HashMap;
 use std::sync::Arc;
 
 impl Graph {
@@ -71,5 +72,81 @@ impl Graph {
             results: b.results.iter().map(|&v| value(v)).collect(),
         }));
         BlockId(block_base)
+    }
+
+    /// The part of the program that computes `results`, values of block 0, with the checks that guard it. Also which
+    /// parameters and which checks are left, by their old numbers.
+    pub fn restrict(&self, results: &[Value]) -> (Self, Vec<usize>, Vec<usize>) {
+        let main = &self[self.main()];
+        let mut needed = vec![false; self.nodes.len()];
+        results.iter().for_each(|value| needed[value.node.0 as usize] = true);
+        // A check's value may come after what it guards, so one sweep from the end is not always enough.
+        let mut count = 0;
+        while count != needed.iter().filter(|&&needed| needed).count() {
+            count = needed.iter().filter(|&&needed| needed).count();
+            for &id in main.nodes.iter().rev() {
+                if needed[id.0 as usize] {
+                    self[id].operands.iter().for_each(|value| needed[value.node.0 as usize] = true);
+                    let guarding = self.checks.iter().filter(|check| check.guards == id);
+                    guarding.for_each(|check| needed[check.value.node.0 as usize] = true);
+                }
+            }
+        }
+        let mut out = Self::new();
+        let mut renamed = vec![NodeId(u32::MAX); self.nodes.len()];
+        let (mut parameters, target) = (Vec::new(), out.main());
+        for &id in main.nodes.iter().filter(|id| needed[id.0 as usize]) {
+            let node = &self[id];
+            if let Op::Parameter { index, ty } = &node.op {
+                parameters.push((*index, id, ty.clone()));
+            }
+        }
+        parameters.sort_by_key(|&(index, ..)| index);
+        for (_, id, ty) in &parameters {
+            renamed[id.0 as usize] = out.parameter(target, ty.clone()).node;
+        }
+        for &id in main.nodes.iter().filter(|id| needed[id.0 as usize]) {
+            let node = &self[id];
+            if matches!(node.op, Op::Parameter { .. }) {
+                continue;
+            }
+            let mut op = node.op.clone();
+            op.map_blocks(|block| out.import_block(self, block));
+            let operands = node.operands.iter().map(|v| Value { node: renamed[v.node.0 as usize], result: v.result });
+            renamed[id.0 as usize] = out.insert(target, op, operands.collect(), node.types.clone());
+        }
+        let rename = |v: &Value| Value { node: renamed[v.node.0 as usize], result: v.result };
+        out.set_results(target, results.iter().map(rename).collect());
+        let checks = (0..self.checks.len()).filter(|&at| needed[self.checks[at].guards.0 as usize]);
+        let checks: Vec<usize> = checks.collect();
+        for &at in &checks {
+            let Check { value, guards } = &self.checks[at];
+            out.checks.push(Check { value: rename(value), guards: renamed[guards.0 as usize] });
+        }
+        (out, parameters.into_iter().map(|(index, ..)| index).collect(), checks)
+    }
+
+    /// Copies one block of `other`, and the blocks it owns, into this graph. Nesting is bounded (see the invariants).
+    fn import_block(&mut self, other: &Self, block: BlockId) -> BlockId {
+        let target = self.block();
+        let mut renamed = HashMap::new();
+        for &id in &other[block].nodes {
+            let node = &other[id];
+            let mut op = node.op.clone();
+            op.map_blocks(|inner| self.import_block(other, inner));
+            let operands = node.operands.iter().map(|v| Value { node: renamed[&v.node], result: v.result }).collect();
+            let is_parameter = matches!(op, Op::Parameter { .. });
+            let copy = self.insert(target, op, operands, node.types.clone());
+            renamed.insert(id, copy);
+            if is_parameter {
+                self.blocks[target.0 as usize].parameters.push(copy);
+            }
+        }
+        // Parameters in the order of their numbers, whatever the order of nodes.
+        let parameters = other[block].parameters.iter().map(|id| renamed[id]).collect();
+        let results = other[block].results.iter().map(|v| Value { node: renamed[&v.node], result: v.result }).collect();
+        let block = &mut self.blocks[target.0 as usize];
+        (block.parameters, block.results) = (parameters, results);
+        target
     }
 }

@@ -3,7 +3,9 @@
 //! A key has a structure (ops, ranks, dtypes, which sizes are equal, which are one) and, apart from it, the sizes
 //! themselves. Both are compared in full.
 
-use super::{Attributes, Axes, ConvDims, CustomCall, DotDims, GatherDims, Graph, Op, ReplicaGroups, ScatterDims, Type, Window};
+use super::{
+    Attributes, Axes, ConvDims, CustomCall, DotDims, GatherDims, Graph, Op, ReplicaGroups, ScatterDims, Type, Window,
+};
 use crate::{DType, Literal};
 use std::sync::Arc;
 

@@ -22,8 +22,8 @@
 mod build;
 mod canonical;
 mod graph;
-pub mod key;
 pub mod infer;
+pub mod key;
 pub mod op;
 #[cfg(any(test, feature = "reference"))]
 pub mod samples;

@@ -34,7 +34,13 @@ pub(crate) enum Origin {
 impl Cell {
     /// A value that is there already.
     pub fn given(stream: Arc<Stream>, slot: Arc<Slot>) -> Arc<Self> {
-        Arc::new(Self { ty: slot.ty().clone(), stream, origin: Origin::Given, slot: slot.into(), replaces: OnceLock::new() })
+        Arc::new(Self {
+            ty: slot.ty().clone(),
+            stream,
+            origin: Origin::Given,
+            slot: slot.into(),
+            replaces: OnceLock::new(),
+        })
     }
 
     /// The slot, after making sure that the value is scheduled.

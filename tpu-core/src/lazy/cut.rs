@@ -9,7 +9,7 @@ use super::cell::Cell;
 use super::job::{Job, JobInput};
 use super::program::Program;
 use super::slot::Slot;
-use super::stream::{Arena, Input, Pending, Stream};
+use super::stream::{Arena, Input, Stream};
 use super::{Reason, mode, stats};
 use crate::Location;
 use crate::ir::key::Key;
@@ -20,13 +20,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 /// Cuts one component. `requested` values are made real whatever they are.
-pub(crate) fn component(
-    stream: &Stream,
-    arena: &mut Arena,
-    component: u32,
-    requested: &[(u64, u32)],
-    reason: Reason,
-) {
+pub(crate) fn component(stream: &Stream, arena: &mut Arena, component: u32, requested: &[(u64, u32)], reason: Reason) {
     let selected: Vec<bool> = (0..arena.nodes.len()).map(|at| arena.component(at) == component).collect();
     cut(stream, arena, selected, requested, reason);
 }
@@ -291,8 +285,7 @@ impl Draft {
                     Read::Input(input, true) => {
                         let scalar = parameters[input as usize];
                         let ty = Type::new(graph.ty(scalar).dtype, shape);
-                        let spread =
-                            Op::BroadcastInDim { shape: ty.shape.clone(), axes: Default::default() };
+                        let spread = Op::BroadcastInDim { shape: ty.shape.clone(), axes: Default::default() };
                         graph.insert(main, spread, SmallVec::from_slice(&[scalar]), SmallVec::from_elem(ty, 1)).into()
                     }
                 });

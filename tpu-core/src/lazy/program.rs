@@ -135,7 +135,6 @@ impl Programs {
             return variant.program.clone();
         }
         let graph = assemble();
-        debug_assert!(crate::ir::verify::verify(&graph).is_ok(), "{:?}", crate::ir::verify::verify(&graph).err());
         let skeleton = skeleton(&graph);
         let model = at.and_then(|at| latest(&bucket[at]));
         let cause = match &model {

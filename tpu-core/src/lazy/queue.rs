@@ -93,13 +93,8 @@ impl Shared {
 
 impl Queue {
     pub fn new(backend: Arc<dyn Backend>, device: usize) -> Self {
-        let shared = Shared {
-            backend,
-            device,
-            process: std::process::id(),
-            state: Mutex::default(),
-            changed: Condvar::new(),
-        };
+        let shared =
+            Shared { backend, device, process: std::process::id(), state: Mutex::default(), changed: Condvar::new() };
         Self { shared: Arc::new(shared) }
     }
 

@@ -15,9 +15,9 @@
 //! * Nothing is called back from under the lock: dropping nodes drops slots and programs, never cells.
 
 use super::cell::{Cell, Origin};
-use super::{boundary, cut};
 use super::slot::Slot;
 use super::{Mode, Reason, limits, stats};
+use super::{boundary, cut};
 use crate::ir::{Graph, Op, Type};
 use crate::literal::ScalarBytes;
 use crate::{DType, Device, Location, Result};
@@ -151,8 +151,7 @@ impl Stream {
             if let Some(stream) = streams.iter().find(|stream| stream.device == *device) {
                 return stream.clone();
             }
-            let stream =
-                Arc::new(Self { device: device.clone(), live: AtomicUsize::new(0), arena: Mutex::default() });
+            let stream = Arc::new(Self { device: device.clone(), live: AtomicUsize::new(0), arena: Mutex::default() });
             let mut registry = REGISTRY.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
             registry.retain(|known| known.strong_count() > 0);
             registry.push(Arc::downgrade(&stream));

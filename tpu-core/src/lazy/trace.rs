@@ -26,10 +26,10 @@ impl Trace {
     }
 
     /// Records an op whose block numbers stand for `regions`.
-    pub fn push(
+    pub fn push<'a>(
         &self,
         mut op: Op,
-        operands: impl Iterator<Item = TraceOperand<'_>>,
+        operands: impl Iterator<Item = TraceOperand<'a>>,
         regions: &[Arc<Graph>],
     ) -> Result<Vec<(Value, Type)>> {
         let mut graph = self.lock();

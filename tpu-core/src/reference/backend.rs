@@ -1,7 +1,7 @@
 //! The interpreter as a backend, so that what runs on a backend can be tested on a second one.
 
 use super::{Array, run};
-use crate::ir::{Graph, Type};
+use crate::ir::{Graph, Op, Type};
 use crate::runtime::{Argument, Backend, Buffer, CompileOptions, Cost, Executable, KernelInfo, MemoryStats, Outcome};
 use crate::{Result, bail, ensure};
 use std::any::Any;
@@ -22,6 +22,10 @@ impl Backend for ReferenceBackend {
 
     fn generic_in_sizes(&self) -> bool {
         false
+    }
+
+    fn supports(&self, _: &Op) -> Result<()> {
+        Ok(())
     }
 
     fn compile(&self, graph: &Graph, _options: CompileOptions) -> Result<Arc<dyn Executable>> {

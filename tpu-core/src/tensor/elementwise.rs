@@ -158,11 +158,7 @@ impl Tensor {
     /// # Ok::<(), tpu_core::Error>(())
     /// ```
     #[track_caller]
-    pub fn select<'a>(
-        &self,
-        on_true: impl Into<Operand<'a>>,
-        on_false: impl Into<Operand<'a>>,
-    ) -> Result<Self> {
+    pub fn select<'a>(&self, on_true: impl Into<Operand<'a>>, on_false: impl Into<Operand<'a>>) -> Result<Self> {
         let (on_true, on_false) = (on_true.into(), on_false.into());
         broadcast_all(Op::Select, &[self.into(), on_true, on_false])
     }

@@ -47,7 +47,13 @@ impl Tensor {
     #[track_caller]
     pub fn index_select(&self, axis: isize, indices: &Self) -> Result<Self> {
         Self::checked(|| {
-            ensure!(indices.rank() <= 1, Shape, "index_select", "requires indices of one axis, got {}", indices.shape());
+            ensure!(
+                indices.rank() <= 1,
+                Shape,
+                "index_select",
+                "requires indices of one axis, got {}",
+                indices.shape()
+            );
             Ok(())
         })?;
         if indices.rank() == 0 { self.take(&indices.reshape(1)?, axis) } else { self.take(indices, axis) }
@@ -81,7 +87,12 @@ impl Tensor {
         let axis = self.along_axis(axis, indices, "scatter")?;
         Self::checked(|| {
             let (want, got) = (indices.shape(), src.shape());
-            ensure!(want == got, Shape, "scatter", "requires a source of the shape of the indices, got {got} and {want}");
+            ensure!(
+                want == got,
+                Shape,
+                "scatter",
+                "requires a source of the shape of the indices, got {got} and {want}"
+            );
             Ok(())
         })?;
         let check = indices.index_check(self.shape().size(axis))?;
@@ -114,11 +125,7 @@ impl Tensor {
             unique_indices: false,
             combiner,
         };
-        Self::record_checked(
-            Op::Scatter(Arc::new(dims)),
-            &[self.into(), (&indices).into(), src.into()],
-            check.as_ref(),
-        )
+        Self::record_checked(Op::Scatter(Arc::new(dims)), &[self.into(), (&indices).into(), src.into()], check.as_ref())
     }
 
     /// `updates` combined into this tensor at `indices` along an axis: the reverse of [`take`](Self::take), whose result's
@@ -139,7 +146,11 @@ impl Tensor {
             unique_indices: false,
             combiner,
         };
-        Self::record_checked(Op::Scatter(Arc::new(dims)), &[self.into(), indices.into(), updates.into()], check.as_ref())
+        Self::record_checked(
+            Op::Scatter(Arc::new(dims)),
+            &[self.into(), indices.into(), updates.into()],
+            check.as_ref(),
+        )
     }
 
     /// A scalar i32: −1, or the row-major position of the first of these indices that is not in `0..size`. `None` if
@@ -170,7 +181,8 @@ impl Tensor {
         Self::checked(|| {
             let axis = self.axis(axis, op)?;
             let fits = indices.rank() == self.rank()
-                && (0..self.rank()).all(|other| other == axis || indices.shape().size(other) <= self.shape().size(other));
+                && (0..self.rank())
+                    .all(|other| other == axis || indices.shape().size(other) <= self.shape().size(other));
             ensure!(
                 fits,
                 Shape,
@@ -213,4 +225,3 @@ fn take_dims(source: &Tensor, indices: &Tensor, axis: usize) -> GatherDims {
         indices_are_sorted: false,
     }
 }
-

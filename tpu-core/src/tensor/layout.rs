@@ -132,7 +132,12 @@ impl Tensor {
         }
         let (first, last) = Self::checked(|| {
             let (first, last) = (self.axis(first, "flatten")?, self.axis(last, "flatten")?);
-            ensure!(first <= last, Axis, "flatten", "requires the first axis not behind the last, got {first} and {last}");
+            ensure!(
+                first <= last,
+                Axis,
+                "flatten",
+                "requires the first axis not behind the last, got {first} and {last}"
+            );
             Ok((first, last))
         })?;
         let sizes = self.sizes();

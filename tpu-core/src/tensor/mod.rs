@@ -109,7 +109,7 @@ impl Tensor {
 
     /// An axis counted from the end if negative, as a plain number.
     pub(crate) fn axis(&self, axis: isize, op: &'static str) -> crate::Result<usize> {
-        crate::tensor::layout::axis_of(axis, self.rank(), op)
+        layout::axis_of(axis, self.rank(), op)
     }
 }
 

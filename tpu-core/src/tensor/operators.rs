@@ -1,9 +1,11 @@
 //! Infix operators. They panic where the methods error, with the same message and at the caller's line.
+//!
+//! Numbers are `f64` or `i64` only: with more types the compiler could not tell what a literal is. The methods take any
+//! number.
 
 use super::Tensor;
+use crate::Result;
 use crate::ir::BinaryOp;
-use crate::{Complex64, Result};
-use half::{bf16, f16};
 
 #[track_caller]
 fn unwrap(result: Result<Tensor>) -> Tensor {
@@ -19,31 +21,31 @@ macro_rules! infix {
             type Output = Tensor;
             #[track_caller]
             fn $method(self, rhs: &Tensor) -> Tensor {
-                unwrap(self.$name(rhs))
+                unwrap(Tensor::$name(self, rhs))
             }
         }
         impl std::ops::$trait<Tensor> for &Tensor {
             type Output = Tensor;
             #[track_caller]
             fn $method(self, rhs: Tensor) -> Tensor {
-                unwrap(self.$name(&rhs))
+                unwrap(Tensor::$name(self, &rhs))
             }
         }
         impl std::ops::$trait<&Tensor> for Tensor {
             type Output = Tensor;
             #[track_caller]
             fn $method(self, rhs: &Tensor) -> Tensor {
-                unwrap(self.$name(rhs))
+                unwrap(Tensor::$name(&self, rhs))
             }
         }
         impl std::ops::$trait<Tensor> for Tensor {
             type Output = Tensor;
             #[track_caller]
             fn $method(self, rhs: Tensor) -> Tensor {
-                unwrap(self.$name(&rhs))
+                unwrap(Tensor::$name(&self, &rhs))
             }
         }
-        numbers!($trait $method $name $op; bool u8 u16 u32 u64 i8 i16 i32 i64 usize isize f16 bf16 f32 f64 Complex64);
+        numbers!($trait $method $name $op; i64 f64);
     )*};
 }
 
@@ -53,14 +55,14 @@ macro_rules! numbers {
             type Output = Tensor;
             #[track_caller]
             fn $method(self, rhs: $number) -> Tensor {
-                unwrap(self.$name(rhs))
+                unwrap(Tensor::$name(self, rhs))
             }
         }
         impl std::ops::$trait<$number> for Tensor {
             type Output = Tensor;
             #[track_caller]
             fn $method(self, rhs: $number) -> Tensor {
-                unwrap(self.$name(rhs))
+                unwrap(Tensor::$name(&self, rhs))
             }
         }
         impl std::ops::$trait<&Tensor> for $number {
