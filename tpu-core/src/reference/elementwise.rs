@@ -57,17 +57,17 @@ pub fn select(predicate: &Array, on_true: &Array, on_false: &Array, ty: &Type) -
     let predicate = predicate.to_vec::<bool>()?;
     with_element!(ty.dtype, T => {
         let (yes, no) = (on_true.to_vec::<T>()?, on_false.to_vec::<T>()?);
-        Array::from_fn(ty, |i| if predicate[i % predicate.len()] { yes[i] } else { no[i] })
+        Array::from_fn(ty, |i| if predicate[i] { yes[i] } else { no[i] })
     })
 }
 
-/// `clamp(low, x, high)`; the bounds may be scalars.
+/// `clamp(low, x, high)`.
 pub fn clamp(low: &Array, x: &Array, high: &Array, ty: &Type) -> Result<Array> {
     with_element!(ty.dtype, T => {
         let (low, x, high) = (low.to_vec::<T>()?, x.to_vec::<T>()?, high.to_vec::<T>()?);
         let clamped = x.iter().enumerate().map(|(i, &x)| {
-            let raised = T::binary(BinaryOp::Maximum, x, low[i % low.len()])?;
-            T::binary(BinaryOp::Minimum, raised, high[i % high.len()])
+            let raised = T::binary(BinaryOp::Maximum, x, low[i])?;
+            T::binary(BinaryOp::Minimum, raised, high[i])
         });
         Array::new(&ty.shape, &clamped.collect::<Result<Vec<T>>>()?)
     })

@@ -2,7 +2,7 @@
 
 use super::array::{Array, check_size};
 use super::collective::{Arrival, collective};
-use super::{contract, elementwise, indexing, movement, reduce, window};
+use super::{contract, elementwise, fft, indexing, linalg, movement, reduce, window};
 use crate::ir::{Block, BlockId, Graph, NodeId, Op, Type, Value};
 use crate::{DType, Result, ensure};
 use std::collections::HashMap;
@@ -223,10 +223,14 @@ fn local(op: &Op, frame: &Frame, operands: &[Value], types: &[Type]) -> Result<V
     for ty in types {
         check_size(ty)?;
     }
-    if let Op::CustomCall(call) = op {
-        crate::bail!(Unsupported, "custom_call", "of {} is not supported on reference", call.target);
-    }
-    let ty = &types[0];
+    let ty = match (op, types) {
+        (Op::CustomCall(call), _) => {
+            crate::bail!(Unsupported, "custom_call", "of {} is not supported on reference", call.target)
+        }
+        (_, [ty, ..]) => ty,
+        // An `optimization_barrier` of nothing.
+        (_, []) => return Ok(Vec::new()),
+    };
     let one = match op {
         Op::Constant(literal) => Array::from_literal(literal),
         Op::Iota { axis, .. } => elementwise::iota(*axis, ty),
@@ -262,9 +266,14 @@ fn local(op: &Op, frame: &Frame, operands: &[Value], types: &[Type]) -> Result<V
         Op::Sort { axis, descending, .. } => return indexing::sort(&x, *axis, *descending, types),
         Op::TopK { k, largest } => return indexing::top_k(x[0], *k, *largest, types),
         Op::RngBits(_) => indexing::rng_bits(x[0], x[1], ty),
-        Op::Fft { .. } | Op::Cholesky { .. } | Op::TriangularSolve { .. } | Op::Qr | Op::Eigh | Op::Lu => {
-            crate::bail!(Unsupported, op.name(), "is not supported on reference")
+        Op::Fft { kind, lengths } => fft::fft(*kind, x[0], lengths, ty),
+        Op::Cholesky { lower } => linalg::cholesky(x[0], *lower, ty),
+        Op::TriangularSolve { left, lower, unit_diagonal, transpose } => {
+            linalg::triangular_solve(x[0], x[1], (*left, *lower, *unit_diagonal), *transpose, ty)
         }
+        Op::Qr => return linalg::qr(x[0], types),
+        Op::Eigh => return linalg::eigh(x[0], types),
+        Op::Lu => return linalg::lu(x[0], types),
         Op::ReplicaId => Ok(Array::scalar(DType::U32, frame.device)),
         Op::PartitionId => Ok(Array::scalar(DType::U32, 0u32)),
         Op::OptimizationBarrier => return Ok(x.into_iter().cloned().collect()),
@@ -280,4 +289,82 @@ fn local(op: &Op, frame: &Frame, operands: &[Value], types: &[Type]) -> Result<V
         | Op::CustomCall(_) => crate::bail!(Internal, op.name(), "does not concern one device alone"),
     };
     Ok(vec![one?])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ir::{Reducer, ReplicaGroups, samples};
+    use crate::{ErrorKind, with_element};
+    use smallvec::smallvec;
+    use std::sync::Arc;
+
+    /// Small numbers from 0 to 4, which are also valid indices, pivots and truth values.
+    fn small(ty: &Type) -> Array {
+        with_element!(ty.dtype, T => Array::from_fn::<T>(ty, |i| crate::dtype::convert::cast((i % 5) as u8)).unwrap())
+    }
+
+    #[test]
+    fn every_op_gives_what_its_shape_rule_says() {
+        for (name, graph) in samples::every_op() {
+            let arguments: Vec<Array> = graph.parameter_types(graph.main()).map(small).collect();
+            // As many devices as the groups of the samples speak of.
+            match evaluate_spmd(&graph, &vec![arguments; 4]) {
+                Ok(outcomes) => {
+                    for outcome in outcomes {
+                        let got: Vec<&Type> = outcome.results.iter().map(Array::ty).collect();
+                        assert_eq!(got, graph.result_types(graph.main()).collect::<Vec<_>>(), "{name}");
+                        assert_eq!(outcome.checks.len(), graph.checks.len(), "{name}");
+                    }
+                }
+                Err(error) => {
+                    let expected = match error.kind() {
+                        ErrorKind::Unsupported => name.starts_with("custom_call"),
+                        ErrorKind::OutOfMemory => name == "broadcast of 2^60" || name == "constant equal",
+                        _ => false,
+                    };
+                    assert!(expected, "{name}: {error:?}");
+                }
+            }
+        }
+    }
+
+    /// A program of one collective on four devices, device `i` holding `[10 i, 10 i + 1, …]`.
+    fn on_four(op: Op, elements: usize) -> Vec<Vec<i32>> {
+        let mut graph = Graph::new();
+        let main = graph.main();
+        let x = graph.parameter(main, Type::new(DType::I32, [elements]));
+        let node = graph.push(main, op, &[x]).unwrap();
+        graph.set_results(main, vec![node.into()]);
+        let argument = |device| (0..elements as i32).map(|i| 10 * device + i).collect::<Vec<_>>();
+        let arguments: Vec<_> = (0..4).map(|i| vec![Array::new([elements], &argument(i)).unwrap()]).collect();
+        let outcomes = evaluate_spmd(&graph, &arguments).unwrap();
+        outcomes.iter().map(|outcome| outcome.results[0].to_vec().unwrap()).collect()
+    }
+
+    #[test]
+    fn collectives_work_within_their_groups() {
+        let groups = Arc::new(ReplicaGroups { groups: vec![smallvec![0, 2], smallvec![3, 1]], channel: 0 });
+        let kind = Reducer::Sum;
+        let reduced = on_four(Op::AllReduce { kind, groups: groups.clone() }, 2);
+        assert_eq!(reduced, [[20, 22], [40, 42], [20, 22], [40, 42]]);
+        let gathered = on_four(Op::AllGather { axis: 0, groups: groups.clone() }, 1);
+        assert_eq!(gathered, [[0, 20], [30, 10], [0, 20], [30, 10]]);
+        let scattered = on_four(Op::ReduceScatter { kind, axis: 0, groups: groups.clone() }, 2);
+        assert_eq!(scattered, [[20], [42], [22], [40]]);
+        let exchanged = on_four(Op::AllToAll { split_axis: 0, concat_axis: 0, groups }, 2);
+        assert_eq!(exchanged, [[0, 20], [31, 11], [1, 21], [30, 10]]);
+        let permuted = on_four(Op::CollectivePermute { pairs: Arc::new([(0, 1), (1, 3)]), channel: 0 }, 1);
+        assert_eq!(permuted, [[0], [0], [0], [10]]);
+    }
+
+    #[test]
+    fn arguments_must_have_the_types_of_the_parameters() {
+        let mut graph = Graph::new();
+        let main = graph.main();
+        graph.parameter(main, Type::new(DType::F32, [2]));
+        assert_eq!(evaluate(&graph, &[]).unwrap_err().kind(), ErrorKind::Shape);
+        let error = evaluate(&graph, &[Array::new([2], &[1i32, 2]).unwrap()]).unwrap_err();
+        assert_eq!(error.to_string(), "reference requires float32[2] as argument 0, got int32[2]");
+    }
 }
