@@ -2,7 +2,7 @@
 
 use crate::workspace::{Workspace, cargo};
 use crate::{Result, process};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
@@ -68,7 +68,14 @@ pub fn run(full: bool) -> Result {
         process::run_watched(set_up(&mut command, full), |line| count.add(line))
     });
     // When nothing ran it did not compile, and the programs that a former run left behind would prove nothing.
-    if count != Count::default() {
+    if count == Count::default() {
+        return conclude(&parts, count);
+    }
+    // With --examples cargo chooses the features that it chose for the tests, so dependencies are not built again.
+    time(&mut parts, "building the examples and fuzz targets", || {
+        process::run(cargo().args(["build", "--workspace", "--exclude", "xtask", "--bins", "--examples"]))
+    });
+    if parts.last().is_some_and(|part| part.outcome.is_ok()) {
         for (name, arguments) in EXAMPLES {
             time(&mut parts, &format!("example {name}"), || example(&workspace, name, arguments, full));
             count.add_part(&parts);
@@ -76,20 +83,8 @@ pub fn run(full: bool) -> Result {
         for name in fuzz_targets(&workspace) {
             time(&mut parts, &format!("fuzz target {name}"), || {
                 let seconds = if full { "60" } else { "2" };
-                let mut command = cargo();
-                command.args([
-                    "run",
-                    "--quiet",
-                    "-p",
-                    "fuzz",
-                    "--bin",
-                    name,
-                    "--",
-                    "--seconds",
-                    seconds,
-                    "--seed",
-                    "1",
-                ]);
+                let mut command = Command::new(built(&workspace, name));
+                command.current_dir(&workspace.root).args(["--seconds", seconds, "--seed", "1"]);
                 process::run(set_up(&mut command, full))
             });
             count.add_part(&parts);
@@ -123,15 +118,15 @@ fn check_examples(workspace: &Workspace) -> Result {
     Err(format!("examples/ has {found:?}, xtask/src/test.rs lists the short forms of {listed:?}: make them equal"))
 }
 
-/// Runs the program that `cargo test` built, with the features of that build, so nothing is compiled twice.
+/// A program under the profile of the tests.
+fn built(workspace: &Workspace, name: &str) -> PathBuf {
+    workspace.target.join("debug").join(format!("{name}{}", std::env::consts::EXE_SUFFIX))
+}
+
 fn example(workspace: &Workspace, name: &str, arguments: &[&str], full: bool) -> Result {
-    let program = workspace.target.join("debug/examples").join(format!("{name}{}", std::env::consts::EXE_SUFFIX));
-    if !program.exists() {
-        return Err(format!("`cargo test --workspace` did not build {}", program.display()));
-    }
     let out = workspace.target.join("xtask").join(name);
     fresh_folder(&out)?;
-    let mut command = Command::new(program);
+    let mut command = Command::new(built(workspace, &format!("examples/{name}")));
     command.current_dir(&workspace.root);
     command.args(arguments.iter().map(|a| a.replace("{out}", &out.to_string_lossy())));
     process::run(set_up(&mut command, full))
