@@ -71,16 +71,21 @@ pub fn run(full: bool) -> Result {
     if count == Count::default() {
         return conclude(&parts, count);
     }
-    // With --examples cargo chooses the features that it chose for the tests, so dependencies are not built again.
+    let targets = fuzz_targets(&workspace);
     time(&mut parts, "building the examples and fuzz targets", || {
-        process::run(cargo().args(["build", "--workspace", "--exclude", "xtask", "--bins", "--examples"]))
+        // With the same packages and with --examples cargo chooses the features that it chose for the tests, so nothing
+        // below is built again. `--bins` would also replace this very program while it runs.
+        let mut command = cargo();
+        command.args(["build", "--workspace", "--examples"]);
+        command.args(targets.iter().flat_map(|target| ["--bin", target]));
+        process::run(&mut command)
     });
     if parts.last().is_some_and(|part| part.outcome.is_ok()) {
         for (name, arguments) in EXAMPLES {
             time(&mut parts, &format!("example {name}"), || example(&workspace, name, arguments, full));
             count.add_part(&parts);
         }
-        for name in fuzz_targets(&workspace) {
+        for name in targets {
             time(&mut parts, &format!("fuzz target {name}"), || {
                 let seconds = if full { "60" } else { "2" };
                 let mut command = Command::new(built(&workspace, name));
@@ -152,7 +157,8 @@ fn conclude(parts: &[Part], count: Count) -> Result {
     }
     let failed: Vec<_> =
         parts.iter().filter_map(|p| p.outcome.as_ref().err().map(|e| format!("{}: {e}", p.name))).collect();
-    println!("{} passed, {} failed", count.passed, count.failed);
+    // A part that ran no test, because it did not compile, has failed all the same.
+    println!("{} passed, {} failed", count.passed, count.failed.max(usize::from(!failed.is_empty())));
     if failed.is_empty() { Ok(()) } else { Err(failed.join("\n  ")) }
 }
 
