@@ -13,6 +13,7 @@ type Check = (&'static str, fn(&Workspace) -> Result);
 const CHECKS: &[Check] = &[
     ("format", |_| process::run(cargo().args(["fmt", "--all", "--check"]))),
     ("machine names", machine_names),
+    ("dependencies", dependencies),
     ("packages", packages),
     ("lints", |_| process::run(cargo().args(["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"]))),
     ("documentation", |_| {
@@ -49,6 +50,41 @@ fn packages(workspace: &Workspace) -> Result {
         command.args(["--exclude", &package.name]);
     }
     process::run(&mut command)
+}
+
+/// Every dependency of the workspace's table is used by a package and has its reason in ARCHITECTURE.md.
+fn dependencies(workspace: &Workspace) -> Result {
+    let read =
+        |path: &Path| std::fs::read_to_string(path).map_err(|e| format!("could not read {}: {e}", path.display()));
+    let reasons = read(&workspace.root.join("ARCHITECTURE.md"))?;
+    let mut manifests = String::new();
+    for package in &workspace.packages {
+        manifests += &read(&package.folder.join("Cargo.toml"))?;
+    }
+    let table = read(&workspace.root.join("Cargo.toml"))?;
+    let mut wrong = Vec::new();
+    for name in third_party(&table) {
+        if !reasons.contains(&format!("| `{name}` |")) {
+            wrong.push(format!("`{name}` has no reason in ARCHITECTURE.md"));
+        }
+        if ![".workspace = true", " = { workspace = true"].iter().any(|how| declares(&manifests, name, how)) {
+            wrong.push(format!("`{name}` is used by no package"));
+        }
+    }
+    if wrong.is_empty() { Ok(()) } else { Err(wrong.join("\n")) }
+}
+
+/// Names in `[workspace.dependencies]` that are not packages of this workspace.
+fn third_party(manifest: &str) -> impl Iterator<Item = &str> {
+    let table = manifest.lines().skip_while(|line| *line != "[workspace.dependencies]").skip(1);
+    table
+        .take_while(|line| !line.starts_with('['))
+        .filter(|line| !line.starts_with('#') && !line.contains("path = "))
+        .filter_map(|line| Some(line.split_once('=')?.0.trim()))
+}
+
+fn declares(manifests: &str, name: &str, how: &str) -> bool {
+    manifests.lines().any(|line| line.strip_prefix(name).is_some_and(|rest| rest.starts_with(how)))
 }
 
 /// Texts that tie a file to one machine or one registry; written in two halves so that this file passes its own check.
@@ -105,6 +141,14 @@ mod tests {
         assert_eq!(found(&format!("cd {}x", FORBIDDEN[0])), [FORBIDDEN[0]]);
         assert_eq!(found(&format!("\"{}bin\"", FORBIDDEN[1])), [FORBIDDEN[1]]);
         assert_eq!(found(&format!("see https://{}/x", FORBIDDEN[5])), [FORBIDDEN[5]]);
+    }
+
+    #[test]
+    fn the_table_of_dependencies_is_read_without_our_own_crates() {
+        let manifest = "[workspace.dependencies]\nours = { path = \"ours\" }\n# why\nhalf = \"2\"\nclap = { version = \"4\" }\n\n[lints]\nx = 1\n";
+        assert_eq!(third_party(manifest).collect::<Vec<_>>(), ["half", "clap"]);
+        assert!(declares("half.workspace = true\n", "half", ".workspace = true"));
+        assert!(!declares("half-more.workspace = true\n", "half", ".workspace = true"));
     }
 
     #[test]
