@@ -39,6 +39,21 @@ impl Literal {
         Ok(Self { dtype, shape, bytes: bytes.into(), splat })
     }
 
+    /// A literal of which every element has these little-endian bytes. Errors when they are not those of one element.
+    pub fn repeat(dtype: DType, shape: impl Into<Shape>, element: &[u8]) -> Result<Self> {
+        let shape = shape.into();
+        if element.len() != dtype.bits() as usize / 8 {
+            let message = format!("requires the bytes of one {dtype}, got {}", element.len());
+            return Err(Error::new(ErrorKind::Shape, "constant", message));
+        }
+        let (bytes, splat) = match shape.elements() {
+            Some(0) => (Box::default(), false),
+            Some(1) => (element.into(), false),
+            _ => (element.into(), true),
+        };
+        Ok(Self { dtype, shape, bytes, splat })
+    }
+
     /// A literal with every element equal to `value`, converted to `dtype`.
     pub fn splat(dtype: DType, shape: impl Into<Shape>, value: impl Into<Scalar>) -> Self {
         let shape = shape.into();

@@ -28,6 +28,7 @@ pub mod op;
 #[cfg(any(test, feature = "reference"))]
 pub mod samples;
 pub mod support;
+pub mod text;
 pub mod verify;
 
 pub use graph::{Block, BlockId, Check, Graph, Node, NodeId, Type, Value};

@@ -24,6 +24,9 @@ pub(super) fn rng_bits(op: &Op, operands: &[&Type], shape: &Shape) -> Result<Typ
         ensure!(ty.shape.rank() == 0, Shape, op.name(), "requires a scalar {name}, got {ty}");
     }
     representable(op, shape)?;
+    // Elements are numbered, also by targets that number in signed 64-bit integers.
+    let numbered = shape.elements().is_some_and(|n| n <= 1 << 60);
+    ensure!(numbered, Shape, op.name(), "requires at most 2^60 elements, got the shape {shape}");
     single(Type { dtype: DType::U32, shape: shape.clone() })
 }
 
@@ -197,6 +200,10 @@ mod tests {
         assert_eq!(
             shown(Op::RngBits([5].into()), &[ty(U64, &[]), ty(U64, &[1])]),
             "Shape: rng_bits requires a scalar offset, got uint64[1]"
+        );
+        assert_eq!(
+            shown(Op::RngBits([1 << 30, 1 << 31].into()), &[ty(U64, &[]), ty(U64, &[])]),
+            "Shape: rng_bits requires at most 2^60 elements, got the shape [1073741824, 2147483648]"
         );
         assert_eq!(
             shown(Op::RngBits([5].into()), &[ty(I64, &[]), ty(U64, &[])]),
