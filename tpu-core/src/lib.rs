@@ -24,6 +24,8 @@ pub mod runtime;
 pub mod scalar;
 pub mod shape;
 pub mod tensor;
+#[cfg(any(feature = "reference", test))]
+pub mod testing;
 
 pub use device::Device;
 pub use dtype::{Complex64, DType, Element, F8E4M3FN, F8E5M2};

@@ -1,0 +1,79 @@
+//! Elements for the parameters and constants of random programs.
+
+use super::choices::Stream;
+use crate::dtype::Kind;
+use crate::dtype::convert::cast;
+use crate::ir::Type;
+use crate::reference::Array;
+use crate::{Complex64, DType, Element, with_element};
+
+/// Elements of a type, from a seed: mostly ordinary numbers, some from the edges of the type.
+pub fn random(ty: &Type, seed: u64, special_values: bool) -> Array {
+    let mut stream = Stream(seed);
+    // All of an array from one of three styles, so that sums over it are sometimes exact and often finite.
+    let style = stream.below(4);
+    let specials = special_values && style == 3;
+    with_element!(ty.dtype, T => {
+        let count = ty.shape.elements().unwrap_or(0);
+        let elements: Vec<T> = (0..count).map(|_| element(&mut stream, style, specials)).collect();
+        Array::new(&ty.shape, &elements).expect("as many elements as the type says")
+    })
+}
+
+/// Indices into an axis of `size`, some of them just outside.
+pub fn indices(ty: &Type, size: usize, seed: u64) -> Array {
+    let mut stream = Stream(seed);
+    with_element!(ty.dtype, T => {
+        let count = ty.shape.elements().unwrap_or(0);
+        let index = |stream: &mut Stream| match stream.below(16) {
+            0 => -1,
+            1 => size as i64,
+            _ => stream.below(size.max(1) as u64) as i64,
+        };
+        let elements: Vec<T> = (0..count).map(|_| cast(index(&mut stream))).collect();
+        Array::new(&ty.shape, &elements).expect("as many elements as the type says")
+    })
+}
+
+fn element<T: Element>(stream: &mut Stream, style: u64, specials: bool) -> T {
+    match T::DTYPE.kind() {
+        Kind::Bool => cast(stream.bits() & 1 == 1),
+        Kind::Unsigned | Kind::Signed => cast(integer(stream, style)),
+        Kind::Float => cast(float(stream, style, specials, T::DTYPE)),
+        Kind::Complex => {
+            let part = |stream: &mut Stream| float(stream, style, specials, DType::F32) as f32;
+            cast(Complex64::new(part(stream), part(stream)))
+        }
+    }
+}
+
+fn integer(stream: &mut Stream, style: u64) -> i64 {
+    match (style, stream.below(8)) {
+        (3, 0) => i64::MIN >> (8 * stream.below(8)),
+        (3, 1) => i64::MAX >> (8 * stream.below(8)),
+        (3, _) => stream.bits() as i64,
+        _ => stream.below(12) as i64 - 4,
+    }
+}
+
+fn float(stream: &mut Stream, style: u64, specials: bool, dtype: DType) -> f64 {
+    if specials && stream.below(6) == 0 {
+        let (least, largest) = match dtype {
+            DType::F64 => (f64::from_bits(3), f64::MAX),
+            DType::F16 => (2f64.powi(-24), 65504.0),
+            DType::BF16 => (2f64.powi(-133), 3.3895e38),
+            _ => (f32::from_bits(3).into(), f32::MAX.into()),
+        };
+        let all = [f64::NAN, f64::INFINITY, f64::NEG_INFINITY, -0.0, 0.0, least, -least, largest, -largest, 1.0];
+        return all[stream.below(all.len() as u64) as usize];
+    }
+    match style {
+        // Eighths: sums and many products are exact.
+        0 => stream.below(65) as f64 / 8.0 - 4.0,
+        // Of one sign: nothing cancels.
+        1 => stream.unit() * 2.0,
+        2 => stream.unit() * 8.0 - 4.0,
+        // Over many magnitudes.
+        _ => (stream.unit() * 2.0 - 1.0) * 2f64.powi(stream.below(24) as i32 - 12),
+    }
+}

@@ -1,0 +1,9 @@
+//! Random programs and the comparison of backends on them: what "two backends agree" means.
+//!
+//! [`graphs`] makes a valid program and its arguments out of any bytes, for proptest and for fuzzing; [`compare`] runs it on a
+//! backend op by op against the interpreter, within a bound for each op, and then as a whole.
+
+mod arguments;
+mod choices;
+pub mod graphs;
+mod grow;
