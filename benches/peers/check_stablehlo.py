@@ -13,6 +13,7 @@ import sys
 
 from jax._src import xla_bridge
 from jax._src.interpreters import mlir
+from jax._src.lib import xla_client
 from jaxlib.mlir import ir
 
 
@@ -29,7 +30,7 @@ def compile(text):
     backend = xla_bridge.get_backend("cpu")
     with mlir.make_ir_context():
         module = ir.Module.parse(text)
-        backend.compile_and_load(module, tuple(backend.devices()[:1]), options, [])
+        backend.compile_and_load(module, xla_client.DeviceList(tuple(backend.devices()[:1])), options)
 
 
 def main():

@@ -21,12 +21,18 @@
 
 mod attributes;
 mod decompose;
+mod fields;
 mod lex;
 mod literal;
+mod lower;
+mod operation;
+mod parse;
 mod philox;
 mod print;
 mod regions;
+mod tree;
 
+pub use parse::parse;
 pub use print::print;
 
 #[cfg(test)]
@@ -34,6 +40,18 @@ mod tests {
     use super::*;
     use crate::ir::samples::every_op;
     use crate::ir::verify::verify;
+
+    #[test]
+    fn text_reads_back_as_the_canonical_graph() {
+        for (name, graph) in every_op() {
+            let verified = verify(&graph).unwrap();
+            let text = print(verified);
+            match parse(&text) {
+                Ok(read) => assert!(read == verified.canonical(), "{name} reads back as another program:\n{text}"),
+                Err(error) => panic!("{name}: {error}\n{text}"),
+            }
+        }
+    }
 
     /// Writes every sample to `target/stablehlo/`, where `benches/peers/check_stablehlo.py` gives them to the parser
     /// of StableHLO.

@@ -22,6 +22,7 @@ use std::fmt::Write;
 /// graph.set_results(main, vec![y.into()]);
 /// let text = text::print(verify(&graph).unwrap());
 /// assert!(text.contains(r#"%v1 = "stablehlo.tanh"(%v0) : (tensor<2xf32>) -> tensor<2xf32>"#));
+/// assert_eq!(text::parse(&text).unwrap(), graph);
 /// ```
 pub fn print(program: Verified<'_>) -> String {
     let graph = program.canonical();
