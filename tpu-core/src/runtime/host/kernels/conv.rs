@@ -73,8 +73,6 @@ struct Plan {
     kernel: View,
     /// The output as [batch, positions …, output feature], over the target.
     output: View,
-    /// Batch of the output, its step in the input.
-    batch: usize,
     batch_stride: isize,
     /// Distance in the input from one batch group to the next, when there are such groups.
     batch_group_stride: isize,
@@ -128,7 +126,6 @@ impl Plan {
             spatial,
             kernel: kernel_view,
             output,
-            batch,
             batch_stride: xs[dims.input_batch],
             batch_group_stride: if dims.batch_groups > 1 { batch as isize * xs[dims.input_batch] } else { 0 },
             feature_stride: xs[dims.input_feature],

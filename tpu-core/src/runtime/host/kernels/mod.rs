@@ -28,6 +28,9 @@ mod strided;
 mod wide;
 mod window;
 
+#[cfg(test)]
+mod tests;
+
 use crate::ir::{Op, Type};
 use crate::{Error, ErrorKind, Result, bail};
 use bytemuck::Pod;

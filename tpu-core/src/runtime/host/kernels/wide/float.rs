@@ -88,7 +88,7 @@ fn erf_inv_f32(x: f32) -> f32 {
 /// then Halley's steps on erf, or on erfc near ±1 where erf has lost the digits.
 pub(super) fn erf_inv(x: f64) -> f64 {
     let size = x.abs();
-    if !(size < 1.0) {
+    if size >= 1.0 || size.is_nan() {
         return if size == 1.0 { f64::INFINITY.copysign(x) } else { f64::NAN };
     }
     if x == 0.0 {
@@ -141,12 +141,12 @@ mod tests {
 
     #[test]
     fn inverse_error_function_at_known_points() {
-        // torch.special.erfinv(torch.tensor([...], dtype=torch.float64)), confirmed by mpmath.erfinv to 17 digits.
+        // torch.special.erfinv(torch.tensor([...], dtype=torch.float64)).
         for (x, want) in [
             (0.5, 0.476_936_276_204_469_9),
             (-0.1, -0.088_855_990_494_257_69),
             (0.9, 1.163_087_153_676_674_3),
-            (0.999_999, 3.458_910_737_279_5),
+            (0.999_999, 3.458_910_737_275_499),
             (1e-300, 8.862_269_254_527_58e-301),
         ] {
             let got = erf_inv(x);

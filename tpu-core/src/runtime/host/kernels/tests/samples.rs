@@ -1,0 +1,89 @@
+//! Every op and dtype of the samples, against the reference.
+
+use super::super::supports;
+use super::{Random, assert_agrees};
+use crate::ErrorKind;
+use crate::ir::{Op, Type, samples};
+use crate::reference::{Array, evaluate_op};
+
+/// Whether special values are compared: ops whose reference keeps more digits than they do would overflow elsewhere.
+fn takes_special_values(op: &Op) -> bool {
+    use crate::ir::Reducer::{Product, Sum};
+    !matches!(
+        op,
+        Op::Reduce { kind: Sum | Product, .. }
+            | Op::ReduceWindow { kind: Sum | Product, .. }
+            | Op::Cumulative { kind: Sum | Product, .. }
+            | Op::SelectAndScatter { .. }
+            | Op::DotGeneral(_)
+            | Op::Convolution(_)
+            | Op::Scatter(_)
+            | Op::Cholesky { .. }
+            | Op::TriangularSolve { .. }
+    )
+}
+
+#[test]
+fn every_op_of_every_dtype_agrees_with_the_reference() {
+    let mut random = Random(1);
+    let mut compared = std::collections::BTreeSet::new();
+    for (name, graph) in samples::every_op() {
+        for node in &graph.nodes {
+            let op = &node.op;
+            if supports(op).is_err() || node.types.iter().any(|ty| ty.bytes().is_none_or(|n| n > 1 << 20)) {
+                continue;
+            }
+            let types: Vec<Type> = node.operands.iter().map(|&value| graph.ty(value).clone()).collect();
+            compared.insert(op.name());
+            for round in 0..4 {
+                let special = round % 2 == 1 && takes_special_values(op);
+                let inputs = random.operands(op, &types, special);
+                assert_agrees(&name, op, &inputs);
+            }
+        }
+    }
+    // 26 unary and 15 binary ops, and 34 others.
+    assert_eq!(compared.len(), 75, "{compared:?}");
+}
+
+#[test]
+fn ops_without_a_kernel_are_refused_by_name() {
+    let mut refused = std::collections::BTreeSet::new();
+    for (_, graph) in samples::every_op() {
+        for node in &graph.nodes {
+            let Err(error) = supports(&node.op) else { continue };
+            assert_eq!(error.kind(), ErrorKind::Unsupported);
+            assert_eq!(error.to_string(), format!("{} is not supported on host yet", node.op.name()));
+            refused.insert(node.op.name());
+        }
+    }
+    let want = [
+        "all_gather",
+        "all_reduce",
+        "all_to_all",
+        "case",
+        "collective_permute",
+        "composite",
+        "custom_call",
+        "eigh",
+        "fft",
+        "lu",
+        "parameter",
+        "partition_id",
+        "qr",
+        "reduce_scatter",
+        "replica_id",
+        "while",
+    ];
+    assert_eq!(refused.into_iter().collect::<Vec<_>>(), want);
+}
+
+#[test]
+fn empty_operands_give_empty_or_identity_results() {
+    let sum = Op::Reduce { kind: crate::ir::Reducer::Sum, axes: [0].into_iter().collect() };
+    let none = Array::new([0, 3], &[0f32; 0]).expect("empty");
+    assert_agrees("sum over nothing", &sum, std::slice::from_ref(&none));
+    let sorted = Op::Sort { axis: 0, descending: false, stable: true };
+    assert_agrees("sort nothing", &sorted, &[none]);
+    assert!(evaluate_op(&sum, &[Array::new([0, 0], &[0f32; 0]).expect("empty")]).is_ok());
+}
