@@ -39,9 +39,10 @@ pub(crate) fn broadcast_axes(tensor: &Tensor, shape: &Shape) -> Result<Tensor> {
 }
 
 impl Tensor {
-    /// Runs a rule of axes or sizes, and gives its error the caller's line.
+    /// Runs a rule of axes or sizes, and gives its error the caller's line. For libraries of operations: a rule that fails
+    /// before anything is recorded names the line of the library's user.
     #[track_caller]
-    pub(crate) fn checked<T>(rule: impl FnOnce() -> Result<T>) -> Result<T> {
+    pub fn checked<T>(rule: impl FnOnce() -> Result<T>) -> Result<T> {
         let location = std::panic::Location::caller();
         rule().map_err(|error| error.at(&locate(location)))
     }

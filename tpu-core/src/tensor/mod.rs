@@ -107,8 +107,8 @@ impl Tensor {
         }
     }
 
-    /// An axis counted from the end if negative, as a plain number.
-    pub(crate) fn axis(&self, axis: isize, op: &'static str) -> crate::Result<usize> {
+    /// An axis counted from the end if negative, as a plain number. The error of one out of range is that of `op`.
+    pub fn axis(&self, axis: isize, op: &'static str) -> crate::Result<usize> {
         layout::axis_of(axis, self.rank(), op)
     }
 }

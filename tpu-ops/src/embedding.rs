@@ -1,0 +1,50 @@
+//! Rows of a table by number, and numbers as rows.
+
+use crate::require;
+use tpu_core::{DType, Result, Tensor};
+
+/// The rows of `weight` that `indices` name. PyTorch's `embedding`.
+///
+/// `weight`: `[rows, width]`; `indices`: integers of any shape; result `[…, width]` in the dtype of `weight`. Errors on other
+/// ranks or dtypes; an index outside `0..rows` is an error when the value is read.
+///
+/// ```
+/// use tpu_core::Tensor;
+/// let table = Tensor::from_vec(vec![0.0f32, 1.0, 2.0, 3.0], [2, 2])?;
+/// let rows = tpu_ops::embedding(&table, &Tensor::from_slice(&[1i64, 1])?)?;
+/// assert_eq!(rows.to_vec::<f32>()?, [2.0, 3.0, 2.0, 3.0]);
+/// # Ok::<(), tpu_core::Error>(())
+/// ```
+#[track_caller]
+pub fn embedding(weight: &Tensor, indices: &Tensor) -> Result<Tensor> {
+    Tensor::checked(|| {
+        require::rank("embedding", "a weight", weight, 2)?;
+        require::integer("embedding", "indices", indices)
+    })?;
+    weight.take(indices, 0)
+}
+
+/// One where the new last axis is at the index, zero elsewhere: i64. PyTorch's `one_hot`, the number of classes explicit.
+///
+/// `indices`: integers of any shape; result `[…, classes]`. An index outside `0..classes` is an error when the value is read.
+///
+/// ```
+/// use tpu_core::Tensor;
+/// let y = tpu_ops::one_hot(&Tensor::from_slice(&[2i64, 0])?, 3)?;
+/// assert_eq!(y.to_vec::<i64>()?, [0, 0, 1, 1, 0, 0]);
+/// # Ok::<(), tpu_core::Error>(())
+/// ```
+#[track_caller]
+pub fn one_hot(indices: &Tensor, classes: usize) -> Result<Tensor> {
+    Tensor::checked(|| require::integer("one_hot", "indices", indices))?;
+    let counted = indices.device().scope(|| Tensor::iota(classes, 0, DType::I64))?;
+    checked_indices(indices, classes)?.unsqueeze(-1)?.eq(&counted)?.to_dtype(DType::I64)
+}
+
+/// The same numbers as i64, guarded: reading what depends on them is an error if one is outside `0..size`. Numbers that only
+/// take part in comparisons need it.
+#[track_caller]
+pub(crate) fn checked_indices(indices: &Tensor, size: usize) -> Result<Tensor> {
+    // A look-up in the numbers 0, 1, … changes none of them.
+    indices.device().scope(|| Tensor::iota(size, 0, DType::I64))?.take(indices, 0)
+}

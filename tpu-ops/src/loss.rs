@@ -1,0 +1,185 @@
+//! Losses.
+
+use crate::composite::{attributes, composite, widened};
+use crate::embedding::checked_indices;
+use crate::{log_softmax, require};
+use tpu_core::ir::Attribute;
+use tpu_core::{DType, Result, Tensor, ensure};
+
+/// What becomes of the losses of single elements.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Reduction {
+    /// Their mean; NaN of none.
+    #[default]
+    Mean,
+    /// Their sum.
+    Sum,
+    /// They stay as they are.
+    None,
+}
+
+/// (x − y)², reduced. PyTorch's `mse_loss`.
+///
+/// `input`, `target`: shapes that broadcast, one float dtype. Errors otherwise.
+///
+/// ```
+/// use tpu_core::Tensor;
+/// use tpu_ops::{Reduction, mse_loss};
+/// let x = Tensor::from_slice(&[1.0f32, 4.0])?;
+/// let loss = mse_loss(&x, &x.zeros_like()?, Reduction::Mean)?;
+/// assert_eq!(loss.item::<f32>()?, 8.5);
+/// # Ok::<(), tpu_core::Error>(())
+/// ```
+#[track_caller]
+pub fn mse_loss(input: &Tensor, target: &Tensor, reduction: Reduction) -> Result<Tensor> {
+    Tensor::checked(|| {
+        require::float("mse_loss", "an input", input)?;
+        require::same_dtype("mse_loss", ("input", input), ("target", target))
+    })?;
+    let square = widened(input)?.sub(&widened(target)?)?.square()?;
+    let reduced = match reduction {
+        Reduction::Mean => square.mean_all()?,
+        Reduction::Sum => square.sum_all()?,
+        Reduction::None => square,
+    };
+    reduced.to_dtype(input.dtype())
+}
+
+/// How [`cross_entropy`] counts; the default is PyTorch's.
+#[derive(Clone, Copy, Debug)]
+pub struct CrossEntropy<'a> {
+    /// A weight per class, `[classes]`, of the logits' dtype.
+    pub weight: Option<&'a Tensor>,
+    /// Elements with this target count nothing; it need not be a class.
+    pub ignore_index: i64,
+    /// What becomes of the losses of single elements. A mean is over the weights of the targets that count.
+    pub reduction: Reduction,
+    /// The part, 0 to 1, of each target's probability that is spread evenly over all classes.
+    pub label_smoothing: f64,
+}
+
+impl Default for CrossEntropy<'_> {
+    fn default() -> Self {
+        Self { weight: None, ignore_index: -100, reduction: Reduction::Mean, label_smoothing: 0.0 }
+    }
+}
+
+/// Minus the logarithm of the probability that `softmax(logits)` gives to the target class. PyTorch's `cross_entropy` with class
+/// numbers.
+///
+/// `logits`: `[classes]`, `[rows, classes]` or `[rows, classes, …]`, float; `target`: integers of the same shape without the
+/// class axis; the result has its shape, or is a scalar, in the dtype of the logits. With smoothing ε, C classes and weights w:
+/// `−(1 − ε) w[t] logp[t] − ε/C · Σ w[c] logp[c]`. 16-bit floats are computed in float32, and a mean or sum rounded once
+/// at the end. A mean of no element that counts is NaN.
+///
+/// Without class weights it is the composite `tpu.cross_entropy` of logits with the classes last and targets, with the attribute
+/// `label_smoothing`: the float32 or float64 loss of every row.
+///
+/// Errors on other shapes or dtypes or a smoothing that is not from 0 to 1. A target that is neither a class nor ignored is
+/// an index error when the value is read.
+///
+/// ```
+/// use tpu_core::{DType, Tensor};
+/// use tpu_ops::cross_entropy;
+/// let logits = Tensor::zeros([3, 2], DType::F32)?;
+/// let target = Tensor::from_slice(&[0i64, 1, -100])?;
+/// let loss = cross_entropy(&logits, &target, Default::default())?;
+/// assert!((loss.item::<f32>()? - 2f32.ln()).abs() < 1e-6);
+/// # Ok::<(), tpu_core::Error>(())
+/// ```
+#[track_caller]
+pub fn cross_entropy(logits: &Tensor, target: &Tensor, options: CrossEntropy<'_>) -> Result<Tensor> {
+    let axis = Tensor::checked(|| class_axis(logits, target, &options))?;
+    let classes = logits.shape().size(axis);
+    let target = target.to_dtype(DType::I64)?;
+    let ignored = target.eq(options.ignore_index)?;
+    let target = ignored.select(0, &target)?;
+    let last =
+        logits.permute((0..logits.rank()).filter(|&other| other != axis).chain([axis]).map(|axis| axis as isize))?;
+    let (losses, weights) = match options.weight {
+        None => {
+            // No class is a legal number of classes as long as no target counts.
+            let target = if classes == 0 { target } else { checked_indices(&target, classes)? };
+            (plain(&last, &target, options.label_smoothing)?, None)
+        }
+        Some(weight) => {
+            let (losses, weights) = weighted(&last, &target, &widened(weight)?, options.label_smoothing)?;
+            (losses, Some(weights))
+        }
+    };
+    let losses = ignored.select(0, &losses)?;
+    let reduced = match options.reduction {
+        Reduction::None => losses,
+        Reduction::Sum => losses.sum_all()?,
+        Reduction::Mean => {
+            let counted = match weights {
+                Some(weights) => ignored.select(0, &weights)?,
+                None => ignored.not()?.to_dtype(losses.dtype())?,
+            };
+            losses.sum_all()?.div(&counted.sum_all()?)?
+        }
+    };
+    reduced.to_dtype(logits.dtype())
+}
+
+/// Checks the operands; gives the axis of classes.
+fn class_axis(logits: &Tensor, target: &Tensor, options: &CrossEntropy<'_>) -> Result<usize> {
+    const OP: &str = "cross_entropy";
+    require::float(OP, "logits", logits)?;
+    require::integer(OP, "a target", target)?;
+    ensure!(logits.rank() >= 1, Shape, OP, "requires logits of at least one axis, got a scalar");
+    let axis = usize::from(logits.rank() > 1);
+    let rest: Vec<usize> = logits.sizes()[..axis].iter().chain(&logits.sizes()[axis + 1..]).copied().collect();
+    ensure!(
+        target.sizes() == rest,
+        Shape,
+        OP,
+        "requires a target of the logits' shape without axis {axis}, got logits {} and target {}",
+        logits.shape(),
+        target.shape()
+    );
+    let smoothing = options.label_smoothing;
+    ensure!((0.0..=1.0).contains(&smoothing), Value, OP, "requires a smoothing from 0 to 1, got {smoothing}");
+    if let Some(weight) = options.weight {
+        require::sizes(OP, "a weight", weight, &[logits.shape().size(axis)])?;
+        require::same_dtype(OP, ("logits", logits), ("weight", weight))?;
+    }
+    Ok(axis)
+}
+
+/// The loss of each row of `[…, classes]`, in one pass: a maximum and two sums a row.
+#[track_caller]
+fn plain(logits: &Tensor, target: &Tensor, smoothing: f64) -> Result<Tensor> {
+    let attributes = attributes([("label_smoothing", Attribute::Float(smoothing))]);
+    composite("tpu.cross_entropy", attributes, &[logits, target], |operands| {
+        let logits = widened(&operands[0])?;
+        let axis = logits.rank() - 1;
+        let classes = logits.shape().size(axis) as f64;
+        let shifted = logits.sub(&logits.max([-1], true)?.detach())?;
+        let normaliser = shifted.exp()?.sum([-1], false)?.log()?;
+        let counted = logits.device().scope(|| Tensor::iota(logits.shape(), axis, DType::I64))?;
+        let hit = operands[1].unsqueeze(-1)?.broadcast_to(logits.shape())?.eq(&counted)?;
+        let chosen = hit.select(&shifted, 0)?.sum([-1], false)?;
+        let loss = normaliser.sub(&chosen)?;
+        if smoothing == 0.0 {
+            return Ok(loss);
+        }
+        let spread = normaliser.sub(&shifted.sum([-1], false)?.mul(1.0 / classes)?)?;
+        loss.mul(1.0 - smoothing)?.add(&spread.mul(smoothing)?)
+    })
+}
+
+/// The loss of each row and the weight of its target.
+#[track_caller]
+fn weighted(logits: &Tensor, target: &Tensor, weight: &Tensor, smoothing: f64) -> Result<(Tensor, Tensor)> {
+    let log = log_softmax(&widened(logits)?, -1)?;
+    let chosen = log.gather(-1, &target.unsqueeze(-1)?)?.squeeze(-1)?;
+    let weights = weight.take(target, 0)?;
+    let loss = chosen.mul(&weights)?.neg()?;
+    if smoothing == 0.0 {
+        return Ok((loss, weights));
+    }
+    let classes = weight.shape().size(0) as f64;
+    let spread = log.mul(weight)?.sum([-1], false)?.mul(-smoothing / classes)?;
+    Ok((loss.mul(1.0 - smoothing)?.add(&spread)?, weights))
+}
