@@ -67,6 +67,11 @@ pub fn run(name: Option<&str>, python: Option<PathBuf>, rounds: usize, peers_onl
         return Ok(());
     }
     let python = peers::python(python)?;
+    if let Some(load) = std::fs::read_to_string("/proc/loadavg").ok().as_deref().and_then(load)
+        && load > 0.5
+    {
+        println!("The machine is busy (load {load}): thread pools then wait for each other, and ratios mean little.");
+    }
     process::run(cargo().args(["build", "--quiet", "--release", "-p", "benches", "--bins"]))?;
     let rows = chosen
         .into_iter()
@@ -74,6 +79,11 @@ pub fn run(name: Option<&str>, python: Option<PathBuf>, rounds: usize, peers_onl
         .collect::<Result<Vec<_>>>()?;
     println!("\n{}", table(&rows));
     Ok(())
+}
+
+/// The load of the last minute from Linux's `loadavg`.
+fn load(text: &str) -> Option<f64> {
+    text.split_whitespace().next()?.parse().ok()
 }
 
 fn compare(workspace: &Workspace, python: &Path, comparison: &'static Comparison, rounds: usize) -> Result<Row> {
@@ -143,6 +153,12 @@ mod tests {
         }];
         let text = table(&rows);
         assert!(text.contains("| GPT step | defer-and-fuse | 2.50 | 5.00 | 2.00 | 40 | 80 | 0.50 |"), "{text}");
+    }
+
+    #[test]
+    fn the_load_is_the_first_number() {
+        assert_eq!(load("1.25 0.80 0.41 2/345 6789\n"), Some(1.25));
+        assert_eq!(load(""), None);
     }
 
     #[test]
