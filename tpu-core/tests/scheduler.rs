@@ -364,7 +364,8 @@ fn composites_are_one_node_with_the_bits_of_their_body() {
     let _alone = alone();
     let x = ready(&[0.5, -1.5, 2.0]);
     let body = |x: &Tensor| x.exp()?.div(&x.exp()?.sum([-1], true)?);
-    let (outcome, done) = during(|| Tensor::composite("test.softmax", Default::default(), &[&x], |x| Ok(vec![body(&x[0])?])));
+    let (outcome, done) =
+        during(|| Tensor::composite("test.softmax", Default::default(), &[&x], |x| Ok(vec![body(&x[0])?])));
     assert_eq!(done.recorded, 1);
     assert_eq!(outcome.unwrap()[0].to_vec::<f32>().unwrap(), body(&x).unwrap().to_vec::<f32>().unwrap());
 }
