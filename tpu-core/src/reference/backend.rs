@@ -1,6 +1,7 @@
 //! The interpreter as a backend, so that what runs on a backend can be tested on a second one.
 
 use super::{Array, run};
+use crate::ir::verify::verify;
 use crate::ir::{Graph, Op, Type};
 use crate::runtime::{Argument, Backend, Buffer, CompileOptions, Cost, Executable, KernelInfo, MemoryStats, Outcome};
 use crate::{Result, bail, ensure};
@@ -24,11 +25,15 @@ impl Backend for ReferenceBackend {
         false
     }
 
-    fn supports(&self, _: &Op) -> Result<()> {
-        Ok(())
+    fn supports(&self, op: &Op) -> Result<()> {
+        match op {
+            Op::CustomCall(call) => bail!(Unsupported, op.name(), "of {} is not supported on reference", call.target),
+            _ => Ok(()),
+        }
     }
 
     fn compile(&self, graph: &Graph, _options: CompileOptions) -> Result<Arc<dyn Executable>> {
+        verify(graph)?;
         Ok(Arc::new(Program(graph.clone())))
     }
 

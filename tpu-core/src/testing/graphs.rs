@@ -247,6 +247,11 @@ mod tests {
     fn any_bytes_make_a_program_that_the_interpreter_runs() {
         for seed in 0..300 {
             let (graph, arguments) = generate(&bytes(seed, 40 + seed as usize % 300), &everything());
+            assert!(
+                crate::ir::verify::verify(&graph).is_ok(),
+                "seed {seed}: {:?}",
+                crate::ir::verify::verify(&graph).err()
+            );
             let outcome = crate::reference::evaluate(&graph, &arguments);
             let outcome = outcome.unwrap_or_else(|error| panic!("seed {seed}: {error:?}\n{graph:#?}"));
             for (result, ty) in outcome.results.iter().zip(graph.result_types(graph.main())) {

@@ -5,5 +5,8 @@
 
 mod arguments;
 mod choices;
+pub mod compare;
+mod difference;
 pub mod graphs;
 mod grow;
+pub mod tolerance;
