@@ -1,0 +1,167 @@
+//! Gather and scatter.
+
+use super::{Context, Gradients, Saves, broadcast, constant};
+use smallvec::SmallVec;
+use std::sync::Arc;
+use tpu_core::ir::{Axes, GatherDims, Reducer, ScatterDims, Type};
+use tpu_core::{DType, Literal, Result, Scalar, Shape, Tensor};
+
+pub(super) fn scatter_saves(dims: &ScatterDims) -> Saves {
+    match dims.combiner {
+        None | Some(Reducer::Sum) => Saves::input(1),
+        Some(_) => Saves::NOTHING,
+    }
+}
+
+/// The gradient of each slice is added where the slice was read.
+pub(super) fn gather(cx: &Context<'_>, dims: &GatherDims) -> Result<Gradients> {
+    let operand = &cx.operands[0];
+    let back = ScatterDims {
+        update_window_dims: dims.offset_dims.clone(),
+        inserted_window_dims: dims.collapsed_slice_dims.clone(),
+        input_batching_dims: dims.operand_batching_dims.clone(),
+        scatter_indices_batching_dims: dims.start_indices_batching_dims.clone(),
+        scatter_dims_to_operand_dims: dims.start_index_map.clone(),
+        index_vector_dim: dims.index_vector_dim,
+        indices_are_sorted: dims.indices_are_sorted,
+        unique_indices: false,
+        combiner: Some(Reducer::Sum),
+    };
+    let bounds: Axes =
+        dims.start_index_map.iter().map(|&axis| operand.shape.size(axis) - dims.slice_sizes[axis]).collect();
+    // Where gather clamps, scatter would drop.
+    let indices = clamped(&cx.input(1)?, &bounds, dims.index_vector_dim)?;
+    let zeros = Tensor::zeros(&operand.shape, operand.dtype)?;
+    Ok(SmallVec::from_iter([Some(zeros.scatter_general(&indices, cx.grad()?, back)?), None]))
+}
+
+/// The largest start index of each component as a tensor that broadcasts against the indices; what the indices' dtype cannot
+/// hold is no bound for it.
+fn largest(indices: &Tensor, bounds: &Axes, vector: usize) -> Result<Tensor> {
+    let most = match indices.dtype() {
+        DType::I8 => i8::MAX as u64,
+        DType::U8 => u8::MAX as u64,
+        DType::I16 => i16::MAX as u64,
+        DType::U16 => u16::MAX as u64,
+        DType::I32 => i32::MAX as u64,
+        DType::U32 => u32::MAX as u64,
+        _ => i64::MAX as u64,
+    };
+    let bound = |bound: usize| (bound as u64).min(most) as i64;
+    if let [first, rest @ ..] = &bounds[..]
+        && rest.iter().all(|other| other == first)
+    {
+        return constant(indices, bound(*first));
+    }
+    let values: Vec<i64> = bounds.iter().map(|&size| bound(size)).collect();
+    let row = Tensor::constant(Literal::new(values.len(), &values)?)?.to_dtype(indices.dtype())?;
+    broadcast(&row, indices.shape(), SmallVec::from_slice(&[vector]))
+}
+
+fn clamped(indices: &Tensor, bounds: &Axes, vector: usize) -> Result<Tensor> {
+    if bounds.is_empty() {
+        return Ok(indices.clone());
+    }
+    indices.clamp(&constant(indices, 0)?, &largest(indices, bounds, vector)?)
+}
+
+pub(super) fn scatter(cx: &Context<'_>, dims: &Arc<ScatterDims>) -> Result<Gradients> {
+    let g = cx.grad()?;
+    let updates = &cx.operands[2];
+    let mut gradients = cx.none();
+    match dims.combiner {
+        Some(Reducer::Sum) => {
+            gradients[0] = Some(g.clone());
+            if cx.needs(2) {
+                let indices = cx.input(1)?;
+                let inside = inside(&indices, &cx.operands[0], updates, dims)?;
+                let read = g.gather_general(&indices, reading(dims, &cx.operands[0], updates))?;
+                gradients[2] = Some(inside.select(&read, &constant(&read, 0)?)?);
+            }
+        }
+        None => {
+            let indices = cx.input(1)?;
+            if cx.needs(0) {
+                let zeros = Tensor::zeros(&updates.shape, updates.dtype)?;
+                gradients[0] = Some(g.scatter_general(&indices, &zeros, (**dims).clone())?);
+            }
+            if cx.needs(2) {
+                let back = reading(dims, &cx.operands[0], updates);
+                let read = g.gather_general(&indices, back.clone())?;
+                let won = winners(&indices, cx, dims, back)?;
+                gradients[2] = Some(won.select(&read, &constant(&read, 0)?)?);
+            }
+        }
+        Some(kind) => return cx.no_derivative(&format!(" with the combiner {}", kind.name())),
+    }
+    Ok(gradients)
+}
+
+/// The gather that reads where a scatter writes.
+fn reading(dims: &ScatterDims, operand: &Type, updates: &Type) -> GatherDims {
+    let mut windows = dims.update_window_dims.iter();
+    let missing = |axis: &usize| dims.inserted_window_dims.contains(axis) || dims.input_batching_dims.contains(axis);
+    let size = |axis: usize| match missing(&axis) {
+        true => 1,
+        false => windows.next().map_or(1, |&window| updates.shape.size(window)),
+    };
+    GatherDims {
+        slice_sizes: (0..operand.shape.rank()).map(size).collect(),
+        offset_dims: dims.update_window_dims.clone(),
+        collapsed_slice_dims: dims.inserted_window_dims.clone(),
+        operand_batching_dims: dims.input_batching_dims.clone(),
+        start_indices_batching_dims: dims.scatter_indices_batching_dims.clone(),
+        start_index_map: dims.scatter_dims_to_operand_dims.clone(),
+        index_vector_dim: dims.index_vector_dim,
+        indices_are_sorted: dims.indices_are_sorted,
+    }
+}
+
+/// Which updates were not dropped for being out of range: a bool of the updates' shape.
+fn inside(indices: &Tensor, operand: &Type, updates: &Type, dims: &ScatterDims) -> Result<Tensor> {
+    let sizes = reading(dims, operand, updates).slice_sizes;
+    let room = |&axis: &usize| operand.shape.size(axis).checked_sub(sizes[axis]);
+    let bounds: Option<Axes> = dims.scatter_dims_to_operand_dims.iter().map(room).collect();
+    let Some(bounds) = bounds else { return Tensor::zeros(&updates.shape, DType::Bool) };
+    if bounds.is_empty() {
+        return Tensor::ones(&updates.shape, DType::Bool);
+    }
+    let high = largest(indices, &bounds, dims.index_vector_dim)?;
+    let mut inside = indices.ge(&constant(indices, 0)?)?.bitwise_and(&indices.le(&high)?)?;
+    if dims.index_vector_dim < indices.rank() {
+        inside = inside.all([dims.index_vector_dim as isize], false)?;
+    }
+    let axes = (0..updates.shape.rank()).filter(|axis| !dims.update_window_dims.contains(axis)).collect();
+    broadcast(&inside, &updates.shape, axes)
+}
+
+/// Which updates are in the result of an overwriting scatter: those in range that no later one overwrote.
+fn winners(indices: &Tensor, cx: &Context<'_>, dims: &Arc<ScatterDims>, back: GatherDims) -> Result<Tensor> {
+    let (operand, updates) = (&cx.operands[0], &cx.operands[2]);
+    if dims.unique_indices {
+        return inside(indices, operand, updates, dims);
+    }
+    let count = Tensor::iota(updates.shape.elements().unwrap_or(usize::MAX), 0, DType::I64)?;
+    let own = count.reshape(&updates.shape)?;
+    let nobody = Tensor::constant(Literal::splat(DType::I64, operand.shape.clone(), Scalar::Int(-1)))?;
+    let writer = nobody.scatter_general(indices, &own, (**dims).clone())?;
+    writer.gather_general(indices, back)?.eq(&own)
+}
+
+/// Along one axis: `out[… place[i] …] = x[… i …]`, for places that are a permutation, or part of one.
+pub(super) fn scatter_along(x: &Tensor, places: &Tensor, axis: usize, shape: &Shape) -> Result<Tensor> {
+    let zeros = Tensor::zeros(shape, x.dtype())?;
+    let others: Axes = (0..shape.rank()).filter(|&other| other != axis).collect();
+    let dims = ScatterDims {
+        update_window_dims: Axes::new(),
+        inserted_window_dims: SmallVec::from_slice(&[axis]),
+        input_batching_dims: others.clone(),
+        scatter_indices_batching_dims: others,
+        scatter_dims_to_operand_dims: SmallVec::from_slice(&[axis]),
+        index_vector_dim: shape.rank(),
+        indices_are_sorted: false,
+        unique_indices: true,
+        combiner: None,
+    };
+    zeros.scatter_general(places, x, dims)
+}
