@@ -10,6 +10,7 @@ use std::sync::{Arc, Mutex};
 use tpu_core::ir::{Op, Type};
 use tpu_core::tensor::{Link, Operand};
 use tpu_core::{Result, Tensor, ensure};
+use tpu_ops::Generator;
 
 type Function = dyn Fn(&[Tensor]) -> Result<Vec<Tensor>> + Send + Sync;
 
@@ -19,12 +20,15 @@ pub(crate) struct Recompute {
     results: SmallVec<[Type; 1]>,
     /// Freed by the backward pass.
     saved: Mutex<Option<(Arc<Function>, Vec<Tensor>)>>,
+    /// Of the generator that it runs under both times.
+    seed: u64,
 }
 
 /// Runs `function` on `inputs` without keeping what its backward pass needs; that pass runs it again, which takes less
 /// memory and more time. PyTorch's `torch.utils.checkpoint`.
 ///
-/// The function must give the same both times. It may use parameters and other tensors besides its inputs; gradients
+/// The function must give the same both times: random numbers of the [current generator](Generator::current) are, those of
+/// other generators are not. It may use parameters and other tensors besides its inputs; gradients
 /// flow to all of them.
 ///
 /// ```
@@ -45,7 +49,9 @@ pub fn checkpoint(
     let start = next_sequence();
     let inputs: Vec<Tensor> = inputs.iter().map(|&input| input.clone()).collect();
     // Recorded with history to see what it uses; that history is dropped with `outputs`, and what it saved with it.
-    let outputs = function(&inputs)?;
+    let generator = Generator::current().fork();
+    let (seed, _) = generator.state();
+    let outputs = generator.scope(|| function(&inputs))?;
     let plain = || outputs.iter().map(Tensor::detach);
     if !is_grad_enabled() {
         return Ok(plain().collect());
@@ -56,7 +62,7 @@ pub fn checkpoint(
     }
     let results = outputs.iter().map(|output| output.ty().clone()).collect();
     let saved = Mutex::new(Some((Arc::new(function) as Arc<Function>, inputs)));
-    let node = Node::link(parents.into_iter().map(Some).collect(), Kind::Recompute(Recompute { results, saved }));
+    let node = Node::link(parents.into_iter().map(Some).collect(), Kind::Recompute(Recompute { results, saved, seed }));
     let linked = outputs.iter().enumerate().map(|(result, output)| match output.history() {
         Some(_) => output.with_history(Some(Link { history: node.history.clone(), result: result as u32 })),
         None => output.clone(),
@@ -99,7 +105,7 @@ impl Recompute {
         };
         let (function, inputs) = saved.ok_or_else(|| freed("checkpoint"))?;
         let inputs = behind_barrier(&inputs, arrived)?;
-        let outputs = enable_grad(|| function(&inputs))?;
+        let outputs = Generator::new(self.seed).scope(|| enable_grad(|| function(&inputs)))?;
         let types = outputs.iter().map(Tensor::ty);
         ensure!(
             types.eq(&self.results),
