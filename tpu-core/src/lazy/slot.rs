@@ -19,8 +19,9 @@ pub(crate) struct Slot {
 enum State {
     Scheduled,
     Ready(Arc<dyn Buffer>),
-    /// The first error. The value that this one was to replace lives as long as somebody holds the failed one.
-    Failed(Error, Option<Arc<Slot>>),
+    /// The first error, and the donated inputs of the program that failed: they are intact, and alive as long as
+    /// somebody holds the failed value.
+    Failed(Error, Arc<[Arc<Slot>]>),
     /// The buffer went to a program as donor.
     Donated,
 }
@@ -60,10 +61,8 @@ impl Slot {
         self.arrived.notify_all();
     }
 
-    /// To be called while the failed program's inputs are held: what it was to overwrite is intact, and kept.
-    pub fn fail(&self, error: Error) {
-        let replaced = self.replaces.get().and_then(Weak::upgrade);
-        *self.lock() = State::Failed(error, replaced);
+    pub fn fail(&self, error: Error, donors: Arc<[Arc<Slot>]>) {
+        *self.lock() = State::Failed(error, donors);
         self.arrived.notify_all();
     }
 
@@ -99,8 +98,8 @@ impl Slot {
         let mut state = self.lock();
         match std::mem::replace(&mut *state, State::Donated) {
             State::Ready(buffer) => Ok(buffer),
-            State::Failed(error, replaced) => {
-                *state = State::Failed(error.clone(), replaced);
+            State::Failed(error, donors) => {
+                *state = State::Failed(error.clone(), donors);
                 Err(error)
             }
             other => {
@@ -110,27 +109,23 @@ impl Slot {
         }
     }
 
-    /// Says that this value takes the place of `old` in a mutable cell. The first call counts.
+    /// Says that this value takes the place of `old` in a mutable cell.
     pub fn set_replaces(&self, old: Weak<Self>) {
+        // A value takes the place of another once, when it is made.
         let _ = self.replaces.set(old);
-        if let State::Failed(_, replaced) = &mut *self.lock() {
-            *replaced = self.replaces.get().and_then(Weak::upgrade);
-        }
     }
 
-    /// If this value has failed: the last good value that it, or a failed predecessor, was to replace.
+    /// If this value has failed: the last good value that it, or a failed predecessor, replaced, provided that the
+    /// failed program left it intact.
     pub fn restored(&self) -> Option<Arc<Self>> {
-        let mut old = match &*self.lock() {
-            State::Failed(_, replaced) => replaced.clone()?,
-            State::Scheduled | State::Ready(_) | State::Donated => return None,
-        };
+        let mut old = self.replaces.get()?.upgrade()?;
         loop {
-            let older = match &*old.lock() {
+            let next = match &*old.lock() {
                 State::Ready(_) => None,
-                State::Failed(_, replaced) => Some(replaced.clone()?),
+                State::Failed(..) => Some(old.replaces.get()?.upgrade()?),
                 State::Scheduled | State::Donated => return None,
             };
-            match older {
+            match next {
                 None => return Some(old),
                 Some(older) => old = older,
             }

@@ -1,0 +1,349 @@
+//! From a graph to a program of the host: simplify → fuse → lower → plan memory.
+
+mod constants;
+mod dot;
+mod fuse;
+mod lower;
+pub(super) mod memory;
+mod place;
+mod rules;
+mod simplify;
+mod view;
+
+use super::buffer::bytes_of;
+use super::copy::StridedCopy;
+use super::kernels;
+use super::pool::Aligned;
+use super::program::{KernelStep, Program, Source, Step};
+use super::row::isa::Isa;
+use super::row::program::{FIRST_BUFFER, FRAME, SCRATCH};
+use crate::ir::{Graph, NodeId, Op, Value};
+use crate::runtime::{CompileOptions, KernelInfo};
+use crate::{Error, ErrorKind, Result};
+use constants::Constants;
+use fuse::Unit;
+use lower::{Context, Lowered, Memory};
+use memory::{ARENA, CONSTANTS, Location, Plan, Request, Use};
+use rules::Kind;
+use smallvec::SmallVec;
+use std::collections::HashMap;
+use view::{Root, View};
+
+/// A unit that is ready to be placed.
+enum Draft {
+    Rows(Box<Lowered>),
+    Dot(Box<super::dot::Dot>, [Memory; 2], Value),
+    Copy(StridedCopy, Memory, Value),
+    Kernel(NodeId, SmallVec<[Memory; 4]>),
+}
+
+/// Errors with `Unsupported` when the host does not have an op.
+pub(super) fn supports(op: &Op) -> Result<()> {
+    match op {
+        // Inlined.
+        Op::Parameter { .. } | Op::Composite { .. } => Ok(()),
+        op => kernels::supports(op),
+    }
+}
+
+/// Compiles a program that `verify` accepts.
+pub(super) fn compile(source: &Graph, options: CompileOptions, isa: Isa) -> Result<Program> {
+    let simplified = simplify::simplify(source)?;
+    let graph = &simplified.graph;
+    let kinds: Vec<Kind> = (0..graph.nodes.len()).map(|id| rules::classify(graph, NodeId(id as u32))).collect();
+    for (node, kind) in graph.nodes.iter().zip(&kinds) {
+        if *kind == Kind::Kernel {
+            kernels::supports(&node.op)?;
+        }
+    }
+    let fusion = fuse::fuse(graph, &kinds);
+    let context = Context { graph, fusion: &fusion, kinds: &kinds, isa, strict_rounding: options.strict_rounding };
+    let mut compiler = Compiler { context: &context, constants: Constants::default() };
+    let readers = compiler.readers();
+    let drafts: Vec<Draft> = fusion
+        .units
+        .iter()
+        .enumerate()
+        .map(|(index, unit)| compiler.draft(unit, &|value| is_needed(&readers, value, index)))
+        .collect::<Result<_>>()?;
+    compiler.finish(drafts)
+}
+
+/// Units that read a root: the only one, or more than one; results count as more.
+#[derive(Clone, Copy, PartialEq)]
+enum Readers {
+    One(usize),
+    Many,
+}
+
+fn is_needed(readers: &HashMap<Value, Readers>, value: Value, unit: usize) -> bool {
+    readers.get(&value).is_some_and(|&readers| readers != Readers::One(unit))
+}
+
+struct Compiler<'a> {
+    context: &'a Context<'a>,
+    constants: Constants,
+}
+
+impl Compiler<'_> {
+    fn result(&self, value: Value) -> View {
+        self.context.fusion.result(self.context.graph, value)
+    }
+
+    /// Which units read each root.
+    fn readers(&self) -> HashMap<Value, Readers> {
+        let graph = self.context.graph;
+        let mut readers: HashMap<Value, Readers> = HashMap::with_capacity(graph.nodes.len());
+        let mut read = |view: &View, unit: usize| {
+            if let Root::Value(root) = view.root {
+                let entry = readers.entry(root).or_insert(Readers::One(unit));
+                if *entry != Readers::One(unit) || unit == usize::MAX {
+                    *entry = Readers::Many;
+                }
+            }
+        };
+        for (index, unit) in self.context.fusion.units.iter().enumerate() {
+            let nodes: &[NodeId] = match unit {
+                Unit::Group(group) => &group.nodes,
+                Unit::Dot(id) | Unit::Kernel(id) => std::slice::from_ref(id),
+                Unit::Copy(_, view) => {
+                    read(view, index);
+                    continue;
+                }
+            };
+            nodes.iter().flat_map(|&id| self.context.fusion.reads(id)).for_each(|view| read(view, index));
+        }
+        let wanted = graph.blocks[0].results.iter().chain(graph.checks.iter().map(|check| &check.value));
+        for &value in wanted {
+            read(&self.result(value), usize::MAX);
+        }
+        readers
+    }
+
+    fn draft(&mut self, unit: &Unit, needed: &dyn Fn(Value) -> bool) -> Result<Draft> {
+        let graph = self.context.graph;
+        Ok(match unit {
+            Unit::Group(group) => Draft::Rows(Box::new(lower::lower(self.context, &mut self.constants, group, needed))),
+            Unit::Dot(id) => {
+                let node = &graph[*id];
+                let Op::DotGeneral(dims) = &node.op else { return Err(fault("a product that is none")) };
+                let [lhs, rhs] = self.context.fusion.reads(*id) else { return Err(fault("a product of one operand")) };
+                let dtype = node.types[0].dtype;
+                let dot = dot::dot(dims, dtype, lhs, rhs).ok_or_else(|| fault("an operand without strides"))?;
+                let memory = [self.root(lhs), self.root(rhs)];
+                Draft::Dot(Box::new(dot), memory, Value::from(*id))
+            }
+            Unit::Kernel(id) => {
+                let operands = self.context.fusion.reads(*id).iter().map(|view| self.root(view)).collect();
+                Draft::Kernel(*id, operands)
+            }
+            Unit::Copy(value, view) if matches!(view.root, Root::Iota(_)) => {
+                Draft::Rows(Box::new(lower::lower_view(self.context, &mut self.constants, *value, view)))
+            }
+            Unit::Copy(value, view) => {
+                let bytes = graph.ty(*value).dtype.bits() as usize / 8;
+                let copy = StridedCopy {
+                    src_base: 0,
+                    src_offset: view.offset * bytes,
+                    dst_base: 0,
+                    dst_offset: 0,
+                    bytes,
+                    axes: StridedCopy::axes(&view.sizes, &view.strides),
+                };
+                Draft::Copy(copy, self.root(view), *value)
+            }
+        })
+    }
+
+    fn root(&mut self, view: &View) -> Memory {
+        match &view.root {
+            Root::Value(root) => Memory::Value(*root),
+            Root::Constant(literal) => Memory::Constant(self.constants.place(literal)),
+            Root::Iota(_) => Memory::Constant(0),
+        }
+    }
+
+    fn finish(mut self, drafts: Vec<Draft>) -> Result<Program> {
+        let graph = self.context.graph;
+        let main = &graph.blocks[0];
+        for &value in main.results.iter().chain(graph.checks.iter().map(|check| &check.value)) {
+            let view = self.result(value);
+            self.root(&view);
+        }
+        let uses: Vec<Use> = drafts.iter().map(|draft| uses(graph, draft)).collect();
+        // Every value in memory has a possible number of bytes.
+        let written = uses.iter().flat_map(|step| step.writes.iter().copied());
+        for value in written.chain(main.parameters.iter().map(|&node| node.into())) {
+            bytes_of(graph.ty(value))?;
+        }
+        let bytes = |value: Value| graph.ty(value).bytes().unwrap_or(usize::MAX);
+        let arguments: HashMap<Value, usize> =
+            main.parameters.iter().enumerate().map(|(index, &node)| (node.into(), index)).collect();
+        let root = |value: Value| match self.result(value).root {
+            Root::Value(root) => Some(root),
+            _ => None,
+        };
+        let computed: Vec<Value> =
+            main.results.iter().filter_map(|&v| root(v)).filter(|v| !arguments.contains_key(v)).collect();
+        let step_of: HashMap<Value, usize> =
+            uses.iter().enumerate().flat_map(|(step, uses)| uses.writes.iter().map(move |&v| (v, step))).collect();
+        let checks: Vec<Value> = graph.checks.iter().filter_map(|check| root(check.value)).collect();
+        let last_check = checks.iter().filter_map(|value| step_of.get(value).copied()).max();
+        let plan = memory::plan(&Request {
+            steps: &uses,
+            bytes: &bytes,
+            arguments: &arguments,
+            results: &computed,
+            last_check,
+        })?;
+        let constants = &self.constants;
+        let at = |memory: Memory| locate(&plan, memory);
+        let dense = |value: Value| match self.result(value).root {
+            Root::Constant(literal) => constants.known(&literal).map(|offset| Location { base: CONSTANTS, offset }),
+            Root::Value(root) => plan.locations.get(&root).copied(),
+            Root::Iota(_) => None,
+        };
+        let missing = || fault("a result that nothing computes");
+        let results = main
+            .results
+            .iter()
+            .map(|&value| {
+                let source = match root(value) {
+                    Some(root) if plan.slot_of.contains_key(&root) => Source::Slot(plan.slot_of[&root]),
+                    Some(root) if arguments.contains_key(&root) => Source::Argument(arguments[&root]),
+                    _ => Source::Constant(dense(value).ok_or_else(missing)?.offset),
+                };
+                Ok((graph.ty(value).clone(), source))
+            })
+            .collect::<Result<Vec<_>>>()?;
+        let check_values =
+            graph.checks.iter().map(|check| dense(check.value).ok_or_else(missing)).collect::<Result<Vec<_>>>()?;
+        let kernels = drafts.iter().zip(&uses).map(|(draft, uses)| info(graph, draft, uses)).collect();
+        let flops = drafts.iter().map(|draft| match draft {
+            Draft::Dot(dot, ..) => dot.flops(),
+            Draft::Rows(lowered) => (lowered.program.rows * lowered.program.cols) as f64,
+            _ => 0.0,
+        });
+        let flops = flops.sum();
+        let moved = uses.iter().flat_map(|uses| uses.reads.iter().chain(&uses.writes)).map(|&v| bytes(v) as f64).sum();
+        let steps: Vec<Step> = drafts
+            .into_iter()
+            .enumerate()
+            .map(|(index, draft)| place(graph, draft, plan.scratch[index], &at))
+            .collect();
+        Ok(Program {
+            steps,
+            constants: Aligned::copy_of(constants.bytes()),
+            parameters: main.parameters.iter().map(|&node| graph[node].types[0].clone()).collect(),
+            arena_bytes: plan.arena_bytes,
+            slots: plan.slots.clone(),
+            results,
+            checks: check_values,
+            check_end: if graph.checks.is_empty() { None } else { Some(last_check.map_or(0, |step| step + 1)) },
+            kernels,
+            flops,
+            bytes: moved,
+            peak_bytes: plan.peak_bytes,
+        })
+    }
+}
+
+fn fault(what: &str) -> Error {
+    Error::new(ErrorKind::Internal, "compile", format!("met {what}"))
+}
+
+fn locate(plan: &Plan, memory: Memory) -> Location {
+    match memory {
+        Memory::Value(value) => plan.locations.get(&value).copied().unwrap_or(Location { base: ARENA, offset: 0 }),
+        Memory::Constant(offset) => Location { base: CONSTANTS, offset },
+    }
+}
+
+fn values(memory: &[Memory]) -> Vec<Value> {
+    let value = |memory: &Memory| match memory {
+        Memory::Value(value) => Some(*value),
+        Memory::Constant(_) => None,
+    };
+    memory.iter().filter_map(value).collect()
+}
+
+/// What a unit does with memory.
+fn uses(graph: &Graph, draft: &Draft) -> Use {
+    let simple = |reads, writes, fallible| Use { reads, writes, scratch: 0, in_place: Vec::new(), fallible };
+    match draft {
+        Draft::Rows(lowered) => {
+            let mut reads = values(&lowered.buffers);
+            reads.retain(|value| !lowered.outputs.contains(value));
+            Use {
+                reads,
+                writes: lowered.outputs.clone(),
+                scratch: lowered.program.scratch_bytes,
+                in_place: lowered.in_place.clone(),
+                fallible: false,
+            }
+        }
+        Draft::Dot(_, operands, out) => simple(values(operands), vec![*out], false),
+        Draft::Copy(_, source, out) => simple(values(&[*source]), vec![*out], false),
+        Draft::Kernel(id, operands) => {
+            let results = 0..graph[*id].types.len() as u32;
+            simple(values(operands), results.map(|result| Value { node: *id, result }).collect(), true)
+        }
+    }
+}
+
+/// The step of a unit, with all places known.
+fn place(graph: &Graph, draft: Draft, scratch: usize, at: &dyn Fn(Memory) -> Location) -> Step {
+    match draft {
+        Draft::Rows(lowered) => {
+            let mut program = lowered.program;
+            program.for_each_place(|base, offset, unit| {
+                if *base == FRAME || *base == SCRATCH {
+                    return;
+                }
+                let location = at(lowered.buffers[(*base - FIRST_BUFFER) as usize]);
+                *base = location.base;
+                *offset += location.offset / unit;
+            });
+            Step::Rows(Box::new(program), scratch)
+        }
+        Draft::Dot(mut dot, operands, out) => {
+            let (lhs, rhs, out) = (at(operands[0]), at(operands[1]), at(Memory::Value(out)));
+            (dot.lhs.base, dot.rhs.base, dot.out_base) = (lhs.base, rhs.base, out.base);
+            dot.lhs.offset += lhs.offset;
+            dot.rhs.offset += rhs.offset;
+            dot.out_offset = out.offset;
+            Step::Dot(dot)
+        }
+        Draft::Copy(mut copy, source, out) => {
+            let (src, dst) = (at(source), at(Memory::Value(out)));
+            (copy.src_base, copy.dst_base, copy.dst_offset) = (src.base, dst.base, dst.offset);
+            copy.src_offset += src.offset;
+            Step::Copy(copy)
+        }
+        Draft::Kernel(id, operands) => {
+            let node = &graph[id];
+            let types = node.operands.iter().map(|&v| graph.ty(v).clone());
+            let results = node
+                .types
+                .iter()
+                .enumerate()
+                .map(|(result, ty)| (ty.clone(), at(Memory::Value(Value { node: id, result: result as u32 }))));
+            Step::Kernel(Box::new(KernelStep {
+                op: node.op.clone(),
+                operands: types.zip(operands.iter().map(|&memory| at(memory))).collect(),
+                results: results.collect(),
+            }))
+        }
+    }
+}
+
+fn info(graph: &Graph, draft: &Draft, uses: &Use) -> KernelInfo {
+    let name = |id: NodeId| graph[id].op.name().to_owned();
+    let (kind, ops) = match draft {
+        Draft::Rows(lowered) => ("row_program".to_owned(), lowered.nodes.iter().map(|&id| name(id)).collect()),
+        Draft::Dot(_, _, out) => ("dot_general".to_owned(), vec![name(out.node)]),
+        Draft::Copy(_, _, out) => ("copy".to_owned(), vec![name(out.node)]),
+        Draft::Kernel(id, _) => (name(*id), vec![name(*id)]),
+    };
+    KernelInfo { kind, ops, reads: uses.reads.len(), writes: uses.writes.len() }
+}

@@ -1,0 +1,124 @@
+//! What each op is to the host: a view, a member of fusion groups, a product, or a plain kernel.
+
+use crate::DType;
+use crate::ir::{Graph, NodeId, Op, UnaryOp};
+use crate::runtime::host::row::functions::{self, Cell};
+use crate::runtime::host::row::isa::Isa;
+
+/// How a node is run.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Kind {
+    /// A parameter of the program.
+    Parameter,
+    /// Another value read differently, at no cost.
+    View,
+    /// A member of a fusion group.
+    Elementwise,
+    /// A reduction over inner axes: a member of a group that ends a phase.
+    RowFold,
+    /// A reduction over outer axes: a member of a group that accumulates beside the rows.
+    ColumnFold,
+    /// A matrix product by strides.
+    Dot,
+    /// A plain kernel.
+    Kernel,
+}
+
+/// How a node is run.
+pub(super) fn classify(graph: &Graph, id: NodeId) -> Kind {
+    let node = &graph[id];
+    let types = node.operands.iter().map(|&v| graph.ty(v)).chain(&node.types);
+    let empty = types.clone().any(|ty| ty.shape.elements() == Some(0));
+    // Too many elements for addresses: only legal as long as nobody asks for them, so a view.
+    let huge = types.clone().any(|ty| ty.bytes().is_none());
+    let from = node.operands.first().map(|&v| graph.ty(v).dtype);
+    let cell = from.and_then(Cell::of);
+    let isa = Isa::Portable;
+    match &node.op {
+        Op::Parameter { .. } => Kind::Parameter,
+        // Row programs count in the dtypes that they compute with.
+        Op::Iota { dtype, .. } if Cell::of(*dtype).is_none() => Kind::Kernel,
+        Op::Constant(_)
+        | Op::Iota { .. }
+        | Op::BroadcastInDim { .. }
+        | Op::Reshape(_)
+        | Op::Transpose(_)
+        | Op::Slice { .. }
+        | Op::OptimizationBarrier => {
+            if empty && !matches!(node.op, Op::OptimizationBarrier) {
+                Kind::Kernel
+            } else {
+                Kind::View
+            }
+        }
+        _ if empty || huge => Kind::Kernel,
+        Op::Unary(op) => member(cell.and_then(|cell| functions::unary(isa, *op, cell)).is_some()),
+        Op::Binary(op) => member(cell.and_then(|cell| functions::binary(isa, *op, cell, [false; 2])).is_some()),
+        Op::Compare(_) => member(cell.is_some()),
+        Op::Select => member(Cell::of(node.types[0].dtype).is_some()),
+        Op::Clamp => member(matches!(from, Some(DType::F32 | DType::F64 | DType::BF16 | DType::F16))),
+        Op::Convert(to) => {
+            let cells = cell.zip(Cell::of(*to));
+            member(cells.is_some_and(|(from, to)| functions::convert(isa, from, to).is_some()))
+        }
+        Op::Reduce { kind, axes } => {
+            let folds = cell.and_then(|cell| functions::fold(isa, *kind, cell)).is_some();
+            let sizes = graph.ty(node.operands[0]).shape.sizes();
+            match (folds, axes.last()) {
+                (false, _) | (_, None) => Kind::Kernel,
+                (true, Some(&last)) if sizes[last + 1..].iter().all(|&size| size == 1) => Kind::RowFold,
+                _ => Kind::ColumnFold,
+            }
+        }
+        Op::DotGeneral(dims) => match (from, dims.result) {
+            (Some(DType::F32), DType::F32)
+            | (Some(DType::F64), DType::F64)
+            | (Some(DType::Complex64), DType::Complex64) => Kind::Dot,
+            _ => Kind::Kernel,
+        },
+        Op::Complex
+        | Op::BitcastConvert(_)
+        | Op::ReducePrecision { .. }
+        | Op::DynamicSlice { .. }
+        | Op::DynamicUpdateSlice
+        | Op::Pad { .. }
+        | Op::Concatenate { .. }
+        | Op::Reverse(_)
+        | Op::ArgReduce { .. }
+        | Op::ReduceWindow { .. }
+        | Op::SelectAndScatter { .. }
+        | Op::Cumulative { .. }
+        | Op::Convolution(_)
+        | Op::Gather(_)
+        | Op::Scatter(_)
+        | Op::Sort { .. }
+        | Op::TopK { .. }
+        | Op::RngBits(_)
+        | Op::Fft { .. }
+        | Op::Cholesky { .. }
+        | Op::TriangularSolve { .. }
+        | Op::Qr
+        | Op::Eigh
+        | Op::Lu
+        | Op::While { .. }
+        | Op::Case { .. }
+        | Op::AllReduce { .. }
+        | Op::AllGather { .. }
+        | Op::ReduceScatter { .. }
+        | Op::AllToAll { .. }
+        | Op::CollectivePermute { .. }
+        | Op::ReplicaId
+        | Op::PartitionId
+        | Op::CustomCall(_)
+        | Op::Composite { .. } => Kind::Kernel,
+    }
+}
+
+fn member(supported: bool) -> Kind {
+    if supported { Kind::Elementwise } else { Kind::Kernel }
+}
+
+/// Whether an op looks at the value that is stored, so that a 16-bit float must be rounded before.
+pub(super) fn needs_rounded(op: &Op) -> bool {
+    matches!(op, Op::Unary(UnaryOp::IsFinite) | Op::Compare(_))
+}

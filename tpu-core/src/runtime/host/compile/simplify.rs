@@ -1,0 +1,306 @@
+//! From a program to the flat, smaller one that is fused: composites inlined, common subexpressions merged, dead nodes
+//! dropped, and a few rewrites.
+//!
+//! # How a rewrite is written here
+//!
+//! A rewrite keeps every bit of every result, makes nothing slower, and names its law. What it leaves without use is dropped at
+//! the end, so it never has to clean up. Each has a test below. All are applied while a node is added, to operands that are
+//! rewritten already, so one pass is enough and its time is linear in the nodes.
+//!
+//! | law | |
+//! |---|---|
+//! | a conversion to the same type, a transpose by the identity, a reshape or broadcast to the same shape is its operand | `identity` |
+//! | a reshape of a reshape is the outer one | `reshape` |
+//! | a reduction over axes of size one is a reshape | `reduce` |
+//! | a 16-bit float reduces and multiplies in f32, rounded once at the end: what the ops mean here | `reduce`, `dot` |
+//! | a reduction over inner and other axes is one over the inner, then one over the others: what it means here | `reduce` |
+//! | an integer or number equal by construction to another (same op, attributes, operands) is that one | `merge` |
+//! | a barrier's results are its operands, once nothing is merged any more | fusion, as a view |
+
+use crate::ir::{Block, BlockId, Check, DotDims, Graph, Node, NodeId, Op, Type, Value};
+use crate::{DType, Result, Shape, ensure};
+use smallvec::{SmallVec, smallvec};
+use std::collections::HashMap;
+use std::hash::{DefaultHasher, Hash, Hasher};
+
+/// What becomes of a program.
+pub(super) struct Simplified {
+    /// One block; operands come first.
+    pub graph: Graph,
+}
+
+struct Builder<'a> {
+    source: &'a Graph,
+    graph: Graph,
+    /// What each node of the source became.
+    values: Vec<SmallVec<[Value; 1]>>,
+    /// Nodes by the hash of op and operands.
+    known: HashMap<u64, SmallVec<[NodeId; 1]>>,
+}
+
+/// Inlines, rewrites and merges.
+pub(super) fn simplify(source: &Graph) -> Result<Simplified> {
+    let mut builder = Builder {
+        source,
+        graph: Graph::new(),
+        values: vec![SmallVec::new(); source.nodes.len()],
+        known: HashMap::with_capacity(source.nodes.len()),
+    };
+    builder.program()?;
+    let mut graph = builder.graph;
+    drop_dead(&mut graph);
+    Ok(Simplified { graph })
+}
+
+/// A block being copied.
+struct Frame {
+    block: BlockId,
+    next: usize,
+    /// The composite whose body it is.
+    owner: Option<NodeId>,
+}
+
+impl Builder<'_> {
+    fn program(&mut self) -> Result<()> {
+        let source = self.source;
+        let main = source.main();
+        for &parameter in &source[main].parameters {
+            let ty = source[parameter].types[0].clone();
+            let value = self.graph.parameter(self.graph.main(), ty);
+            self.values[parameter.0 as usize] = smallvec![value];
+        }
+        // Composites nest at most 64 deep; their bodies are copied with an explicit stack.
+        let mut stack = vec![Frame { block: main, next: 0, owner: None }];
+        while let Some(frame) = stack.last_mut() {
+            let block = &source[frame.block];
+            let Some(&id) = block.nodes.get(frame.next) else {
+                let results = block.results.iter().map(|&v| self.value(v)).collect();
+                if let Some(owner) = frame.owner {
+                    self.values[owner.0 as usize] = results;
+                }
+                stack.pop();
+                continue;
+            };
+            frame.next += 1;
+            let node = &source[id];
+            match &node.op {
+                Op::Parameter { .. } => {}
+                Op::Composite { body, .. } => {
+                    for (&parameter, &operand) in source[*body].parameters.iter().zip(&node.operands) {
+                        self.values[parameter.0 as usize] = smallvec![self.value(operand)];
+                    }
+                    stack.push(Frame { block: *body, next: 0, owner: Some(id) });
+                }
+                op => {
+                    let operands: SmallVec<[Value; 3]> = node.operands.iter().map(|&v| self.value(v)).collect();
+                    self.values[id.0 as usize] = self.add(op, operands, &node.types)?;
+                }
+            }
+        }
+        let results = source[main].results.iter().map(|&v| self.value(v)).collect();
+        self.graph.set_results(self.graph.main(), results);
+        let checks = source.checks.iter().map(|check| {
+            let value = self.value(check.value);
+            Check { value, guards: value.node }
+        });
+        self.graph.checks = checks.collect();
+        Ok(())
+    }
+
+    fn value(&self, old: Value) -> Value {
+        self.values[old.node.0 as usize][old.result as usize]
+    }
+
+    /// Adds a node, or finds what it is equal to.
+    fn add(&mut self, op: &Op, operands: SmallVec<[Value; 3]>, types: &[Type]) -> Result<SmallVec<[Value; 1]>> {
+        ensure!(op.blocks().is_empty(), Unsupported, op.name(), "is not supported on host yet");
+        Ok(match op {
+            Op::Convert(_) | Op::Reshape(_) | Op::Transpose(_) | Op::BroadcastInDim { .. } | Op::Slice { .. } => {
+                smallvec![self.identity(op, operands[0], &types[0])]
+            }
+            Op::Reduce { kind, axes } => smallvec![self.reduce(*kind, axes, operands[0], &types[0])],
+            Op::DotGeneral(dims) => smallvec![self.dot(dims, operands, &types[0])],
+            _ => {
+                let node = self.merge(op.clone(), operands, SmallVec::from(types));
+                (0..types.len() as u32).map(|result| Value { node, result }).collect()
+            }
+        })
+    }
+
+    /// Movement that moves nothing is its operand.
+    fn identity(&mut self, op: &Op, x: Value, ty: &Type) -> Value {
+        let from = self.graph.ty(x);
+        let same = from == ty;
+        let nothing = match op {
+            Op::Convert(_) | Op::Reshape(_) | Op::Slice { .. } => same,
+            Op::Transpose(permutation) => same && permutation.iter().enumerate().all(|(i, &p)| i == p),
+            Op::BroadcastInDim { axes, .. } => same && axes.iter().enumerate().all(|(i, &a)| i == a),
+            _ => false,
+        };
+        if nothing {
+            return x;
+        }
+        if let Op::Reshape(_) = op {
+            return self.reshape(x, ty.shape.clone());
+        }
+        self.merge(op.clone(), smallvec![x], smallvec![ty.clone()]).into()
+    }
+
+    /// A reshape, of a reshape's operand rather than of the reshape.
+    fn reshape(&mut self, x: Value, shape: Shape) -> Value {
+        let x = match &self.graph[x.node] {
+            Node { op: Op::Reshape(_), operands, .. } => operands[0],
+            _ => x,
+        };
+        let from = self.graph.ty(x);
+        if from.shape == shape {
+            return x;
+        }
+        let ty = Type::new(from.dtype, &shape);
+        self.merge(Op::Reshape(shape), smallvec![x], smallvec![ty]).into()
+    }
+
+    fn convert(&mut self, x: Value, dtype: DType) -> Value {
+        let from = self.graph.ty(x);
+        if from.dtype == dtype {
+            return x;
+        }
+        let ty = Type::new(dtype, &from.shape);
+        self.merge(Op::Convert(dtype), smallvec![x], smallvec![ty]).into()
+    }
+
+    /// A reduction as one over the innermost axes, or over one run of neighbouring axes; 16-bit floats in f32.
+    fn reduce(&mut self, kind: crate::ir::Reducer, axes: &[usize], x: Value, ty: &Type) -> Value {
+        let shape = self.graph.ty(x).shape.clone();
+        if ty.shape.elements() == shape.elements() {
+            return self.reshape(x, ty.shape.clone());
+        }
+        let long: SmallVec<[usize; 4]> = axes.iter().copied().filter(|&axis| shape.size(axis) != 1).collect();
+        let kept = |axis: usize| !axes.contains(&axis) && shape.size(axis) != 1;
+        let empty = shape.elements() == Some(0);
+        // Whether the reduced axes are neighbours, axes of size one aside.
+        let one_run = long.windows(2).all(|pair| (pair[0]..pair[1]).all(|axis| !kept(axis)));
+        let whole = empty || one_run || !ty.dtype.is_float();
+        let half = is_half(ty.dtype);
+        let dtype = if half { DType::F32 } else { ty.dtype };
+        let mut value = if half { self.convert(x, dtype) } else { x };
+        if whole {
+            let node = self.merge(
+                Op::Reduce { kind, axes: axes.into() },
+                smallvec![value],
+                smallvec![Type::new(dtype, &ty.shape)],
+            );
+            value = node.into();
+        } else {
+            // Runs of neighbours, the innermost first.
+            let mut left: Vec<usize> = axes.to_vec();
+            while let Some(&last) = left.last() {
+                let mut run: crate::ir::Axes = smallvec![last];
+                left.pop();
+                while let Some(&axis) = left.last() {
+                    if (axis..run[0]).any(kept) {
+                        break;
+                    }
+                    run.insert(0, axis);
+                    left.pop();
+                }
+                let from = &self.graph.ty(value).shape;
+                let sizes = from.sizes().iter().enumerate().filter(|(axis, _)| !run.contains(axis));
+                let ty = Type::new(dtype, sizes.map(|(_, &size)| size).collect::<Shape>());
+                value = self.merge(Op::Reduce { kind, axes: run }, smallvec![value], smallvec![ty]).into();
+            }
+        }
+        if half { self.convert(value, ty.dtype) } else { value }
+    }
+
+    /// A product of matrices: of 16-bit floats in f32, of operands with scattered axes after a transpose.
+    fn dot(&mut self, dims: &DotDims, mut operands: SmallVec<[Value; 3]>, ty: &Type) -> Value {
+        let mut dims = dims.clone();
+        let mut wide = ty.clone();
+        if is_half(self.graph.ty(operands[0]).dtype) {
+            operands = operands.iter().map(|&x| self.convert(x, DType::F32)).collect();
+            dims.result = DType::F32;
+            wide.dtype = DType::F32;
+        }
+        for (x, batch, contract) in
+            [(0, &mut dims.lhs_batch, &mut dims.lhs_contract), (1, &mut dims.rhs_batch, &mut dims.rhs_contract)]
+        {
+            let from = self.graph.ty(operands[x]).clone();
+            let float = matches!(from.dtype, DType::F32 | DType::F64 | DType::Complex64);
+            let Some(order) = super::dot::matrix_order(&from, batch, contract).filter(|_| float) else { continue };
+            let shape: Shape = order.iter().map(|&axis| from.shape.size(axis)).collect();
+            let rank = order.len();
+            *batch = (0..batch.len()).collect();
+            *contract = (rank - contract.len()..rank).collect();
+            let turned = Type::new(from.dtype, shape);
+            operands[x] = self.identity(&Op::Transpose(order), operands[x], &turned);
+        }
+        let node = self.merge(Op::DotGeneral(dims.into()), operands, smallvec![wide]);
+        self.convert(node.into(), ty.dtype)
+    }
+
+    /// A new node, unless there is one with the same op and operands.
+    fn merge(&mut self, op: Op, operands: SmallVec<[Value; 3]>, types: SmallVec<[Type; 1]>) -> NodeId {
+        let main = self.graph.main();
+        if op.has_side_effect() || matches!(op, Op::OptimizationBarrier) {
+            return self.graph.insert(main, op, operands, types);
+        }
+        let mut hasher = DefaultHasher::new();
+        (op.name(), &operands, &types).hash(&mut hasher);
+        if let Op::Constant(literal) = &op {
+            literal.hash(&mut hasher);
+        }
+        let hash = hasher.finish();
+        let graph = &self.graph;
+        let same =
+            |id: &&NodeId| graph[**id].operands == operands && graph[**id].types == types && graph[**id].op == op;
+        if let Some(&id) = self.known.get(&hash).and_then(|ids| ids.iter().find(same)) {
+            return id;
+        }
+        let id = self.graph.insert(main, op, operands, types);
+        self.known.entry(hash).or_default().push(id);
+        id
+    }
+}
+
+/// Whether products and reductions of this dtype are computed in f32.
+fn is_half(dtype: DType) -> bool {
+    matches!(dtype, DType::BF16 | DType::F16)
+}
+
+/// Drops nodes that no result, check or side effect needs. Parameters stay.
+fn drop_dead(graph: &mut Graph) {
+    let mut alive = vec![false; graph.nodes.len()];
+    for value in graph.blocks[0].results.iter().chain(graph.checks.iter().map(|check| &check.value)) {
+        alive[value.node.0 as usize] = true;
+    }
+    for (id, node) in graph.nodes.iter().enumerate().rev() {
+        if node.op.has_side_effect() || matches!(node.op, Op::Parameter { .. }) {
+            alive[id] = true;
+        }
+        if alive[id] {
+            node.operands.iter().for_each(|v| alive[v.node.0 as usize] = true);
+        }
+    }
+    let mut number = vec![NodeId(0); graph.nodes.len()];
+    let mut nodes = Vec::with_capacity(graph.nodes.len());
+    for (id, mut node) in std::mem::take(&mut graph.nodes).into_iter().enumerate() {
+        if alive[id] {
+            number[id] = NodeId(nodes.len() as u32);
+            node.operands.iter_mut().for_each(|v| v.node = number[v.node.0 as usize]);
+            nodes.push(node);
+        }
+    }
+    let map = |id: NodeId| number[id.0 as usize];
+    let old = std::mem::take(&mut graph.blocks[0]);
+    graph.blocks[0] = Block {
+        parameters: old.parameters.into_iter().map(map).collect(),
+        nodes: (0..nodes.len() as u32).map(NodeId).collect(),
+        results: old.results.into_iter().map(|v| Value { node: map(v.node), result: v.result }).collect(),
+    };
+    for check in &mut graph.checks {
+        check.value.node = map(check.value.node);
+        check.guards = map(check.guards);
+    }
+    graph.nodes = nodes;
+}

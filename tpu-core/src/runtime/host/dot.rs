@@ -1,0 +1,125 @@
+//! Matrix products by strides, through the `gemm` crate.
+//!
+//! Operands are read where they are, transposed or not; batches run in parallel. `gemm` splits rows and columns among
+//! threads and never the sum, so results do not depend on the number of threads.
+
+use crate::Complex64;
+use crate::DType;
+use rayon::prelude::*;
+use smallvec::SmallVec;
+
+/// One operand: byte offset in its buffer and strides in elements.
+#[derive(Clone, Debug)]
+pub(crate) struct Matrix {
+    pub base: u32,
+    pub offset: usize,
+    pub row: usize,
+    pub col: usize,
+    /// Per batch axis.
+    pub batch: SmallVec<[usize; 4]>,
+}
+
+/// A batched product `[batch, m, k] × [batch, k, n]` into a dense result.
+#[derive(Clone, Debug)]
+pub(crate) struct Dot {
+    pub dtype: DType,
+    pub batch: SmallVec<[usize; 4]>,
+    pub m: usize,
+    pub n: usize,
+    pub k: usize,
+    pub lhs: Matrix,
+    pub rhs: Matrix,
+    pub out_base: u32,
+    pub out_offset: usize,
+}
+
+impl Dot {
+    /// Products in the batch.
+    fn count(&self) -> usize {
+        self.batch.iter().product()
+    }
+
+    /// Multiplications and additions.
+    pub fn flops(&self) -> f64 {
+        2.0 * self.count() as f64 * self.m as f64 * self.n as f64 * self.k as f64
+    }
+}
+
+/// Addresses that tasks share.
+#[derive(Clone, Copy)]
+struct Shared(*mut u8, *const u8, *const u8);
+// SAFETY: tasks write disjoint products and operands are only read.
+unsafe impl Sync for Shared {}
+
+/// Runs a product. With `parallel`, in the current thread pool.
+///
+/// # Safety
+///
+/// The bases are good for what the strides and sizes of `dot` reach; the result overlaps no operand.
+pub(crate) unsafe fn run(dot: &Dot, bases: &[*mut u8], parallel: bool) {
+    let shared = Shared(
+        bases[dot.out_base as usize].wrapping_add(dot.out_offset),
+        bases[dot.lhs.base as usize].wrapping_add(dot.lhs.offset),
+        bases[dot.rhs.base as usize].wrapping_add(dot.rhs.offset),
+    );
+    let count = dot.count();
+    let threads = if parallel { rayon::current_num_threads() } else { 1 };
+    let one = |index: usize, inner: bool| {
+        let shared = &shared;
+        // SAFETY: passed on to the caller; products of different indices are disjoint.
+        match dot.dtype {
+            DType::F32 => unsafe { product(dot, shared, index, 0f32, 1f32, inner) },
+            DType::F64 => unsafe { product(dot, shared, index, 0f64, 1f64, inner) },
+            _ => unsafe { product(dot, shared, index, Complex64::new(0.0, 0.0), Complex64::new(1.0, 0.0), inner) },
+        }
+    };
+    if threads == 1 || count < threads {
+        (0..count).for_each(|index| one(index, threads > 1));
+        return;
+    }
+    let parts = (threads * 4).min(count);
+    (0..parts).into_par_iter().for_each(|part| {
+        (count * part / parts..count * (part + 1) / parts).for_each(|index| one(index, false));
+    });
+}
+
+unsafe fn product<T: Copy + 'static>(dot: &Dot, shared: &Shared, index: usize, zero: T, unit: T, parallel: bool) {
+    let (mut lhs, mut rhs, mut rest) = (0, 0, index);
+    for axis in (0..dot.batch.len()).rev() {
+        let at = rest % dot.batch[axis];
+        rest /= dot.batch[axis];
+        lhs += at * dot.lhs.batch[axis];
+        rhs += at * dot.rhs.batch[axis];
+    }
+    let (m, n, k) = (dot.m, dot.n, dot.k);
+    let threads = if parallel { gemm::Parallelism::Rayon(0) } else { gemm::Parallelism::None };
+    // SAFETY: passed on to the caller.
+    unsafe {
+        let out = shared.0.cast::<T>().wrapping_add(index * m * n);
+        if k == 0 {
+            (0..m * n).for_each(|i| out.add(i).write(zero));
+            return;
+        }
+        gemm::gemm(
+            m,
+            n,
+            k,
+            out,
+            1,
+            n as isize,
+            false,
+            shared.1.cast::<T>().wrapping_add(lhs),
+            dot.lhs.col as isize,
+            dot.lhs.row as isize,
+            shared.2.cast::<T>().wrapping_add(rhs),
+            dot.rhs.col as isize,
+            dot.rhs.row as isize,
+            zero,
+            unit,
+            false,
+            false,
+            false,
+            threads,
+        );
+    }
+}
