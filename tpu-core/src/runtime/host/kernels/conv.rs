@@ -38,6 +38,7 @@ pub(super) fn convolution(
 }
 
 /// One spatial axis.
+#[derive(Clone, Copy)]
 struct Axis {
     input: usize,
     input_stride: isize,
@@ -50,6 +51,12 @@ struct Axis {
 }
 
 impl Axis {
+    /// The axis with output positions and taps exchanged: where they meet the input is symmetric in them.
+    fn exchanged(self) -> Self {
+        let Self { output, taps, step, kernel_dilation, .. } = self;
+        Self { output: taps, taps: output, step: kernel_dilation, kernel_dilation: step, ..self }
+    }
+
     /// The input index under tap `tap` at output position `at`, if there is one.
     fn input_at(&self, at: usize, tap: usize) -> Option<usize> {
         let place = at as i64 * self.step + tap as i64 * self.kernel_dilation - self.low;
@@ -69,6 +76,11 @@ impl Axis {
 /// A convolution with its layout resolved. Output positions are numbered batch first, then spatial axes.
 struct Plan {
     spatial: SmallVec<[Axis; 3]>,
+    /// Whether lines of patches run along kernel elements, because that makes them longer than along output positions:
+    /// so in weight gradients, whose kernel is as large as an image.
+    along_taps: bool,
+    /// The spatial axes, exchanged when `along_taps`.
+    lines: SmallVec<[Axis; 3]>,
     /// The kernel as [output feature, input feature, taps …].
     kernel: View,
     /// The output as [batch, positions …, output feature], over the target.
@@ -88,7 +100,7 @@ struct Plan {
 impl Plan {
     fn new(dims: &ConvDims, x: &[usize], kernel: &[usize], y: &[usize]) -> Self {
         let (xs, ks, ys) = (strided::dense(x), strided::dense(kernel), strided::dense(y));
-        let spatial = (0..dims.input_spatial.len())
+        let spatial: SmallVec<[Axis; 3]> = (0..dims.input_spatial.len())
             .map(|i| Axis {
                 input: x[dims.input_spatial[i]],
                 input_stride: xs[dims.input_spatial[i]],
@@ -100,6 +112,9 @@ impl Plan {
                 kernel_dilation: dims.kernel_dilation[i] as i64,
             })
             .collect();
+
+        let along_taps = spatial.last().is_some_and(|axis| axis.taps > axis.output);
+        let lines = if along_taps { spatial.iter().map(|axis| axis.exchanged()).collect() } else { spatial.clone() };
 
         let mut kernel_view = View { sizes: Axes::new(), strides: Strides::new(), offset: 0 };
         for axis in [dims.kernel_output_feature, dims.kernel_input_feature] {
@@ -124,6 +139,8 @@ impl Plan {
         let batch = y[dims.output_batch];
         Self {
             spatial,
+            along_taps,
+            lines,
             kernel: kernel_view,
             output,
             batch_stride: xs[dims.input_batch],
@@ -204,13 +221,20 @@ impl Plan {
                 let taps = low..depth.min(low + TAPS);
                 let k = taps.len();
                 patches.resize(k * width, A::default());
-                for (row, tap) in patches.chunks_exact_mut(width).zip(taps) {
-                    self.patch_row(x, group, tap, start, row);
+                let (rows, columns) = if self.along_taps { (1, k) } else { (width, 1) };
+                if self.along_taps {
+                    for (row, position) in patches.chunks_exact_mut(k).zip(start..) {
+                        self.patch_row(x, group, position, low, row);
+                    }
+                } else {
+                    for (row, tap) in patches.chunks_exact_mut(width).zip(taps) {
+                        self.patch_row(x, group, tap, start, row);
+                    }
                 }
                 A::multiply(
                     Product { m: self.outputs, n: width, k },
                     Matrix { cells: &weights[low..], rows: depth, columns: 1 },
-                    Matrix { cells: patches, rows: width, columns: 1 },
+                    Matrix { cells: patches, rows, columns },
                     MatrixMut {
                         cells: &mut out[group * self.outputs * feature_step..],
                         rows: feature_step,
@@ -222,23 +246,29 @@ impl Plan {
         }
     }
 
-    /// The input elements that kernel element `tap` meets at the output positions from `start`; zero outside.
-    fn patch_row<A: Accumulator>(&self, x: &[A], group: usize, tap: usize, start: usize, row: &mut [A]) {
-        let mut taps: SmallVec<[usize; 3]> = SmallVec::from_elem(0, self.spatial.len());
-        let mut rest = tap;
-        for (tap, axis) in taps.iter_mut().zip(&self.spatial).rev() {
+    /// The input elements that kernel element `fixed` meets at the output positions from `start`, zero outside; with
+    /// `along_taps`, those that output position `fixed` meets under the kernel elements from `start`.
+    fn patch_row<A: Accumulator>(&self, x: &[A], group: usize, fixed: usize, start: usize, row: &mut [A]) {
+        let mut taps: SmallVec<[usize; 3]> = SmallVec::from_elem(0, self.lines.len());
+        let mut rest = fixed;
+        for (tap, axis) in taps.iter_mut().zip(&self.lines).rev() {
             *tap = rest % axis.taps;
             rest /= axis.taps;
         }
-        // Feature groups move on along the features, batch groups along the batch.
-        let origin = if self.batch_group_stride != 0 {
-            rest as isize * self.feature_stride + group as isize * self.batch_group_stride
+        let (fixed_stride, run_stride) = if self.along_taps {
+            (self.batch_stride, self.feature_stride)
         } else {
-            (group * self.inputs + rest) as isize * self.feature_stride
+            (self.feature_stride, self.batch_stride)
         };
-        let Some((last, outer)) = self.spatial.split_last() else {
+        // Feature groups move on along the features, batch groups along the batch.
+        let group_stride = match self.batch_group_stride {
+            0 => self.inputs as isize * self.feature_stride,
+            stride => stride,
+        };
+        let origin = rest as isize * fixed_stride + group as isize * group_stride;
+        let Some((last, outer)) = self.lines.split_last() else {
             for (i, out) in row.iter_mut().enumerate() {
-                *out = x[(origin + (start + i) as isize * self.batch_stride) as usize];
+                *out = x[(origin + (start + i) as isize * run_stride) as usize];
             }
             return;
         };
@@ -256,7 +286,7 @@ impl Plan {
                 base = base.zip(place).map(|(b, p)| b + p as isize * axis.input_stride);
                 number /= axis.output;
             }
-            match base.map(|b| b + number as isize * self.batch_stride) {
+            match base.map(|b| b + number as isize * run_stride) {
                 Some(base) if last.input_dilation == 1 => {
                     let from = inside.start.clamp(column, column + width) - column;
                     let to = inside.end.clamp(column + from, column + width) - column;

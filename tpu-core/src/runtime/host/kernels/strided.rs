@@ -110,7 +110,7 @@ impl View {
     }
 }
 
-/// Elements on each side of a block of a transposing copy: 32 x 32 eight-byte elements are 8 KiB on each side.
+/// Elements on each side of a block of a transposing copy: 32 x 32 eight-byte elements are 8 KiB.
 const BLOCK: usize = 32;
 
 /// Fills dense `target` with the elements of `source` that `view` names, in row-major order.
@@ -156,8 +156,9 @@ pub(super) fn read_line<T: Pod>(line: &mut [T], source: &[T], start: isize, step
     }
 }
 
-/// The same when the source runs fastest along `axis`, not along the last one: in square blocks over these two axes, so
-/// that cache lines read are used whole.
+/// The same when the source runs fastest along `axis`, not along the last one: in square blocks over these two axes. A
+/// block goes through a small buffer, so each side is touched in whole lines, once: with sizes that are powers of two
+/// all lines of a block compete for the same few places of the cache, and lines left half used would not come back.
 fn transposing<T: Pod + Send + Sync>(target: &mut [T], source: &[T], view: &View, axis: usize) {
     let rank = view.sizes.len();
     let (rows, columns) = (view.sizes[axis], view.sizes[rank - 1]);
@@ -169,6 +170,7 @@ fn transposing<T: Pod + Send + Sync>(target: &mut [T], source: &[T], view: &View
     let (middle, middle_strides) = (&view.sizes[axis + 1..rank - 1], &view.strides[axis + 1..rank - 1]);
     // A part is a whole number of target rows along `axis`; blocks are cut at its ends.
     split::parts(target, pitch, copy_cost::<T>(2), |first, part| {
+        let mut block = [T::zeroed(); BLOCK * BLOCK];
         let mut row = first / pitch;
         let mut part = part;
         while !part.is_empty() {
@@ -181,9 +183,14 @@ fn transposing<T: Pod + Send + Sync>(target: &mut [T], source: &[T], view: &View
                 for left in (0..columns).step_by(BLOCK) {
                     let width = BLOCK.min(columns - left);
                     let corner = lane.position + left as isize * column_step;
+                    for (c, line) in block.chunks_exact_mut(BLOCK).take(width).enumerate() {
+                        read_line(&mut line[..height], source, corner + c as isize * column_step, row_step);
+                    }
                     for r in 0..height {
                         let out = r * pitch + m * columns + left;
-                        read_line(&mut slab[out..out + width], source, corner + r as isize * row_step, column_step);
+                        for (c, out) in slab[out..out + width].iter_mut().enumerate() {
+                            *out = block[c * BLOCK + r];
+                        }
                     }
                 }
                 lane.advance();

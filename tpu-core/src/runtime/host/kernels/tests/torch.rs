@@ -12,7 +12,7 @@ use super::{kernel, numbers};
 use crate::ir::{Axes, ConvDims, DotDims, Extreme, Op, Precision, Reducer, TransposeKind, UnaryOp, Window};
 use crate::reference::Array;
 use crate::{Complex64, DType};
-use smallvec::{SmallVec, smallvec};
+use smallvec::smallvec;
 use std::sync::Arc;
 
 fn ramp(shape: &[usize]) -> Array {
