@@ -4,7 +4,7 @@
 use super::Tensor;
 use crate::ir::{Axes, GatherDims, Op, Reducer, ScatterDims};
 use crate::lazy::checks_indices;
-use crate::{DType, Result, ensure};
+use crate::{DType, Result, Shape, ensure};
 use smallvec::SmallVec;
 use std::sync::Arc;
 
@@ -38,6 +38,12 @@ impl Tensor {
     #[track_caller]
     pub fn take(&self, indices: &Self, axis: isize) -> Result<Self> {
         let axis = Self::checked(|| self.axis(axis, "take"))?;
+        if indices.elements() == 0 {
+            // Also of an axis of size zero, which has no slice that a gather could take.
+            let sizes = self.sizes();
+            let shape = sizes[..axis].iter().chain(indices.sizes()).chain(&sizes[axis + 1..]).copied();
+            return self.narrow(axis as isize, 0, 0)?.reshape(shape.collect::<Shape>());
+        }
         let dims = take_dims(self, indices, axis);
         let check = indices.index_check(self.shape().size(axis))?;
         Self::record_checked(Op::Gather(Arc::new(dims)), &[self.into(), indices.into()], check.as_ref())
@@ -65,6 +71,11 @@ impl Tensor {
     pub fn gather(&self, axis: isize, indices: &Self) -> Result<Self> {
         let axis = self.along_axis(axis, indices, "gather")?;
         let source = self.cut_to(indices, axis)?;
+        if indices.elements() == 0 {
+            // Also where another axis is empty, which has no slice that a gather could take.
+            let size = indices.shape().size(axis).min(self.shape().size(axis));
+            return source.narrow(axis as isize, 0, size)?.reshape(indices.shape());
+        }
         let check = indices.index_check(self.shape().size(axis))?;
         let batch: Axes = (0..self.rank()).filter(|&other| other != axis).collect();
         let dims = GatherDims {
