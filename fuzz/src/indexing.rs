@@ -156,14 +156,20 @@ fn slice(bytes: &mut Bytes<'_>, pair: &Pair) -> Result<Option<Pair>, String> {
         kept[at as usize] = (start..end).step_by(step).collect();
         pair.plain.select(&kept)
     });
-    at_the_call(&format!("slice {axis} {start}..{end} by {step}"), pair, pair.tensor.slice(axis, start, end, step), plain)
+    at_the_call(
+        &format!("slice {axis} {start}..{end} by {step}"),
+        pair,
+        pair.tensor.slice(axis, start, end, step),
+        plain,
+    )
 }
 
 fn permute(bytes: &mut Bytes<'_>, pair: &Pair) -> Result<Option<Pair>, String> {
     let rank = pair.plain.shape.len();
     let mut axes: Vec<usize> = (0..rank).collect();
     (1..rank).rev().for_each(|at| axes.swap(at, bytes.below(at + 1)));
-    let mut named: Vec<isize> = axes.iter().map(|&axis| axis as isize - if bytes.one_in(4) { rank as isize } else { 0 }).collect();
+    let mut named: Vec<isize> =
+        axes.iter().map(|&axis| axis as isize - if bytes.one_in(4) { rank as isize } else { 0 }).collect();
     let mut plain = Some(pair.plain.permute(&axes));
     if rank > 0 && bytes.one_in(8) {
         named[0] = rank as isize;
@@ -298,7 +304,10 @@ fn scatter(bytes: &mut Bytes<'_>, pair: &Pair) -> Result<Option<Pair>, String> {
         Some(all.select(&kept))
     };
     at_the_read(
-        &format!("{combiner:?} scatter (put: {put}) of {updates:?} at {plain:?} on axis {axis} of {:?}", pair.plain.shape),
+        &format!(
+            "{combiner:?} scatter (put: {put}) of {updates:?} at {plain:?} on axis {axis} of {:?}",
+            pair.plain.shape
+        ),
         || match put {
             true => pair.tensor.put(&index, axis as isize, &source, combiner),
             false => pair.tensor.scatter(axis as isize, &index, &source, combiner),

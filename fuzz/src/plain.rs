@@ -66,7 +66,8 @@ impl Array {
         let rank = indices.shape.len();
         Some(Self::build(&shape, |at| {
             let index = indices.get(&at[axis..axis + rank]) as usize;
-            let source: Vec<usize> = at[..axis].iter().copied().chain([index]).chain(at[axis + rank..].iter().copied()).collect();
+            let source: Vec<usize> =
+                at[..axis].iter().copied().chain([index]).chain(at[axis + rank..].iter().copied()).collect();
             self.get(&source)
         }))
     }
@@ -102,7 +103,8 @@ impl Array {
         let mut out = self.clone();
         Self::build(&updates.shape, |at| {
             let index = indices.get(&at[axis..axis + rank]) as usize;
-            let target: Vec<usize> = at[..axis].iter().copied().chain([index]).chain(at[axis + rank..].iter().copied()).collect();
+            let target: Vec<usize> =
+                at[..axis].iter().copied().chain([index]).chain(at[axis + rank..].iter().copied()).collect();
             let offset = out.offset(&target);
             out.data[offset] = combine(out.data[offset], updates.get(at));
             0

@@ -36,7 +36,8 @@ fn run(mut bytes: Bytes<'_>) -> Outcome {
     let shared = Mutex::new(Vec::new());
     let outcomes: Vec<Outcome> = std::thread::scope(|scope| {
         let dealt = bytes.deal(*threads);
-        let running: Vec<_> = dealt.into_iter().map(|bytes| scope.spawn(|| Worker::new(bytes, &shared).work())).collect();
+        let running: Vec<_> =
+            dealt.into_iter().map(|bytes| scope.spawn(|| Worker::new(bytes, &shared).work())).collect();
         running.into_iter().map(|thread| thread.join().unwrap_or_else(|_| Err("a thread panicked".into()))).collect()
     });
     outcomes.into_iter().collect::<Result<(), String>>()?;
@@ -301,7 +302,9 @@ impl<'a> Worker<'a> {
             self.binary(0, &old, &picked)
         };
         let new = match update() {
-            Err(error) if error.kind() == ErrorKind::Index && self.mode == Mode::DeferNeverAndLaunchBlocking => return Ok(()),
+            Err(error) if error.kind() == ErrorKind::Index && self.mode == Mode::DeferNeverAndLaunchBlocking => {
+                return Ok(());
+            }
             new => new.map_err(|error| error.to_string())?,
         };
         new.tensor.replaces(&old.tensor);

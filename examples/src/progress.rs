@@ -1,0 +1,86 @@
+//! How training goes: a bar on a terminal, plain lines elsewhere.
+
+use indicatif::{ProgressBar, ProgressStyle};
+use std::io::IsTerminal;
+use std::time::{Duration, Instant};
+
+/// Between two plain lines.
+const EVERY: Duration = Duration::from_secs(5);
+
+/// The progress of a run of training.
+#[derive(Debug)]
+pub struct Progress {
+    bar: Option<ProgressBar>,
+    start: Instant,
+    last_line: Option<Instant>,
+    first_step: u64,
+    last_step: u64,
+    tokens_per_step: u64,
+}
+
+/// What there is to say after a step.
+#[derive(Clone, Copy, Debug)]
+pub struct Report {
+    /// Steps made since training began, in earlier runs too.
+    pub step: u64,
+    /// Nats per byte of the batch.
+    pub loss: f32,
+    /// The most bytes the device has held.
+    pub peak_memory: usize,
+}
+
+impl Progress {
+    /// Of steps `first..last`, each of so many tokens.
+    pub fn new(first_step: u64, last_step: u64, tokens_per_step: u64) -> Self {
+        let bar = std::io::stderr().is_terminal().then(|| {
+            let style =
+                ProgressStyle::with_template("{bar:30} {pos}/{len} {msg} [{elapsed_precise} of {duration_precise}]");
+            let bar = ProgressBar::new(last_step).with_position(first_step).with_elapsed(Duration::ZERO);
+            bar.reset_eta();
+            style.map_or(bar.clone(), |style| bar.with_style(style))
+        });
+        let start = Instant::now();
+        Self { bar, start, last_line: None, first_step, last_step, tokens_per_step }
+    }
+
+    /// Time since the start.
+    pub fn elapsed(&self) -> Duration {
+        self.start.elapsed()
+    }
+
+    /// Says how it goes; off a terminal now and then only.
+    #[expect(clippy::print_stderr, reason = "progress of an interactive program")]
+    pub fn report(&mut self, report: Report) {
+        let Report { step, loss, peak_memory } = report;
+        let tokens = (step - self.first_step) * self.tokens_per_step;
+        let speed = tokens as f64 / self.elapsed().as_secs_f64();
+        let text = format!("loss {loss:.4}, {speed:.0} tokens/s, peak {:.0} MB", peak_memory as f64 / 1e6);
+        match &self.bar {
+            Some(bar) => {
+                bar.set_position(step);
+                bar.set_message(text);
+            }
+            None if step == self.last_step || self.last_line.is_none_or(|line| line.elapsed() >= EVERY) => {
+                self.last_line = Some(Instant::now());
+                eprintln!("step {step}/{}: {text}", self.last_step);
+            }
+            None => {}
+        }
+    }
+
+    /// Prints a line without disturbing the bar.
+    #[expect(clippy::print_stderr, reason = "progress of an interactive program")]
+    pub fn line(&self, text: &str) {
+        match &self.bar {
+            Some(bar) => bar.println(text),
+            None => eprintln!("{text}"),
+        }
+    }
+
+    /// Leaves the bar as it is.
+    pub fn finish(self) {
+        if let Some(bar) = self.bar {
+            bar.abandon();
+        }
+    }
+}

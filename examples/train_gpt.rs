@@ -1,0 +1,260 @@
+//! Trains a small GPT on bytes of text, by default on the sources of this workspace.
+//!
+//!     cargo run --release --example train_gpt
+//!     cargo run --release --example train_gpt -- --data shakespeare --minutes 5
+//!
+//! It ends with a sample of what the model writes, a picture of the loss and a checkpoint; so it does after Ctrl-C.
+
+#![expect(clippy::print_stdout, clippy::print_stderr, reason = "a program that reports to its user")]
+
+use clap::{Parser, ValueEnum};
+use examples::data::{self, Corpus};
+use examples::gpt::{Config, Gpt};
+use examples::picture::loss_curve;
+use examples::progress::{Progress, Report};
+use examples::sample::sample;
+use examples::train::{Schedule, Trainer};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+use tpu_autograd::file::Checkpoint;
+use tpu_core::{DType, Device, Error, ErrorKind, Mode, Result, Tensor, lazy};
+use tpu_ops::Generator;
+
+#[derive(Parser)]
+struct Options {
+    /// Steps of this run; when resumed, on top of those of the checkpoint [default: 1000, with --minutes no end]
+    #[arg(long)]
+    steps: Option<u64>,
+    /// Ends after so much time; the learning rate then falls by time instead of steps
+    #[arg(long)]
+    minutes: Option<f64>,
+    /// Blocks
+    #[arg(long, default_value_t = 4)]
+    layers: usize,
+    /// Numbers per byte between blocks
+    #[arg(long, default_value_t = 256)]
+    width: usize,
+    /// Attention heads [default: one per 64 of width]
+    #[arg(long)]
+    heads: Option<usize>,
+    /// Bytes that a prediction sees
+    #[arg(long, default_value_t = 256)]
+    context: usize,
+    /// Windows of text per step
+    #[arg(long, default_value_t = 8)]
+    batch: usize,
+    /// The highest learning rate
+    #[arg(long, default_value_t = 1e-3)]
+    lr: f64,
+    /// Steps in which the learning rate rises
+    #[arg(long, default_value_t = 50)]
+    warmup: u64,
+    /// The step at which the learning rate has fallen to a tenth
+    #[arg(long, default_value_t = 1000)]
+    decay_steps: u64,
+    /// Of the first weights and the batches; when resumed that of the checkpoint
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Learn this file
+    #[arg(long, conflicts_with = "data")]
+    text: Option<PathBuf>,
+    /// Learn this text
+    #[arg(long, value_enum, default_value_t = Data::Sources)]
+    data: Data,
+    /// How much goes into one program: defer-and-fuse, defer-never or defer-never-and-launch-blocking
+    #[arg(long, default_value = "defer-and-fuse")]
+    mode: Mode,
+    /// What is computed in; parameters are f32
+    #[arg(long, value_enum, default_value_t = Precision::F32)]
+    dtype: Precision,
+    /// Steps between looks at the held-out text; 0: only at the end
+    #[arg(long, default_value_t = 250)]
+    eval_every: u64,
+    /// Batches of such a look, evenly spaced over the text; 0: all of it
+    #[arg(long, default_value_t = 16)]
+    eval_batches: usize,
+    /// Bytes to write at the end
+    #[arg(long, default_value_t = 300)]
+    sample: usize,
+    /// Folder of the picture and the checkpoint [default: target/train_gpt]
+    #[arg(long)]
+    out: Option<PathBuf>,
+    /// Where the checkpoint goes [default: checkpoint.safetensors in the folder above]
+    #[arg(long)]
+    checkpoint: Option<PathBuf>,
+    /// Goes on from the checkpoint, or from this one
+    #[arg(long, value_name = "FILE")]
+    resume: Option<Option<PathBuf>>,
+    /// First weights, as benches/peers/export_gpt.py writes them
+    #[arg(long, value_name = "FILE")]
+    weights_from: Option<PathBuf>,
+    /// Batches to train on in turn, as benches/peers/export_gpt.py writes them
+    #[arg(long, value_name = "FILE")]
+    batches: Option<PathBuf>,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum Data {
+    /// All Rust and Markdown sources of the workspace
+    Sources,
+    /// Shakespeare's plays and poems
+    Shakespeare,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum Precision {
+    F32,
+    Bf16,
+    F16,
+}
+
+fn main() -> ExitCode {
+    let options = Options::parse();
+    match options.mode.scope(|| run(&options)) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(options: &Options) -> Result<()> {
+    let corpus = Corpus::new(text(options)?, options.context)?;
+    let out = options.out.clone().unwrap_or_else(|| data::workspace().join("target/train_gpt"));
+    std::fs::create_dir_all(&out).map_err(|error| Error::io("create", &out, &error))?;
+    let checkpoint = options.checkpoint.clone().unwrap_or_else(|| out.join("checkpoint.safetensors"));
+
+    let (mut trainer, seed) = trainer(options, &checkpoint)?;
+    let (train, held_out) = corpus.sizes();
+    eprintln!("{} parameters, {train} bytes to learn, {held_out} held out", trainer.model.size());
+    let stopped = stop_on_ctrl_c()?;
+    let before = lazy::statistics();
+    learn(options, &corpus, seed, &mut trainer, &stopped)?;
+    let statistics = lazy::statistics().since(&before);
+
+    trainer.save(&checkpoint, seed)?;
+    let picture = out.join("loss.svg");
+    let svg = loss_curve(&trainer.losses, &trainer.held_out);
+    std::fs::write(&picture, svg).map_err(|error| Error::io("write", &picture, &error))?;
+    let written = sample(&trainer.model, b"\n", options.sample, 0.8, seed)?;
+    println!("{}", String::from_utf8_lossy(&written));
+    if let Some((step, loss)) = trainer.held_out.last() {
+        eprintln!("held out: {loss:.4} nats per byte after {step} steps");
+    }
+    eprintln!("checkpoint: {}\nloss curve: {}", checkpoint.display(), picture.display());
+    eprintln!("{statistics}");
+    Ok(())
+}
+
+fn text(options: &Options) -> Result<Vec<u8>> {
+    match (&options.text, options.data) {
+        (Some(path), _) => data::file(path),
+        (None, Data::Sources) => data::sources(),
+        (None, Data::Shakespeare) => data::shakespeare(),
+    }
+}
+
+/// The model with its first weights or those of a checkpoint, and the seed of the batches.
+fn trainer(options: &Options, checkpoint: &Path) -> Result<(Trainer, u64)> {
+    let Options { layers, width, context, .. } = *options;
+    let heads = options.heads.unwrap_or((width / 64).max(1));
+    let model = Gpt::new(Config { layers, width, heads, context }, &Generator::new(options.seed))?;
+    if let Some(path) = &options.weights_from {
+        Checkpoint::load(path)?.restore(&model, None)?;
+    }
+    let dtype = match options.dtype {
+        Precision::F32 => DType::F32,
+        Precision::Bf16 => DType::BF16,
+        Precision::F16 => DType::F16,
+    };
+    let mut trainer = Trainer::new(model, dtype)?;
+    let seed = match &options.resume {
+        Some(path) => trainer.resume(path.as_deref().unwrap_or(checkpoint))?,
+        None => options.seed,
+    };
+    Ok((trainer, seed))
+}
+
+/// A flag that Ctrl-C sets; a second one ends the process at once.
+fn stop_on_ctrl_c() -> Result<Arc<AtomicBool>> {
+    let stopped = Arc::new(AtomicBool::new(false));
+    let flag = stopped.clone();
+    let handler = move || {
+        if flag.swap(true, Ordering::Relaxed) {
+            std::process::exit(130);
+        }
+    };
+    ctrlc::set_handler(handler).map_err(|error| Error::new(ErrorKind::Io, "ctrl-c", error.to_string()))?;
+    Ok(stopped)
+}
+
+/// Trains until the steps or the time are used up, or `stopped` is set.
+fn learn(options: &Options, corpus: &Corpus, seed: u64, trainer: &mut Trainer, stopped: &AtomicBool) -> Result<()> {
+    let Options { batch, context, .. } = *options;
+    let given = options.batches.as_deref().map(batches).transpose()?;
+    let held_out = corpus.held_out(options.eval_batches, batch, context)?;
+    let time = options.minutes.map(|minutes| Duration::from_secs_f64(minutes.max(0.0) * 60.0));
+    let schedule = Schedule::new(options.lr, options.warmup, options.decay_steps, time);
+    let steps = options.steps.unwrap_or(if time.is_some() { u64::MAX >> 1 } else { 1000 });
+    let last = trainer.step + steps;
+    let device = Device::current()?;
+    let mut progress = Progress::new(trainer.step, last, (batch * context) as u64);
+    if trainer.step > 0 {
+        progress.line(&format!("goes on after step {} with seed {seed}", trainer.step));
+    }
+
+    // The loss of the step before, read when the next one is queued: the device always has work.
+    let mut queued: Option<Tensor> = None;
+    loop {
+        let more = trainer.step < last
+            && !stopped.load(Ordering::Relaxed)
+            && time.is_none_or(|time| progress.elapsed() < time);
+        let next = if more {
+            let bytes = match &given {
+                Some(given) => given[trainer.step as usize % given.len()].clone(),
+                None => corpus.batch(seed, trainer.step, batch, context)?,
+            };
+            let rate = schedule.rate(trainer.step, progress.elapsed());
+            Some(trainer.step(&bytes, rate)?)
+        } else {
+            None
+        };
+        if let Some(loss) = std::mem::replace(&mut queued, next) {
+            let loss = loss.item::<f32>()?;
+            trainer.losses.push(loss);
+            let step = trainer.losses.len() as u64;
+            progress.report(Report { step, loss, peak_memory: device.memory().peak });
+        }
+        let due = options.eval_every > 0 && more && trainer.step % options.eval_every == 0;
+        if due || !more {
+            let loss = trainer.evaluate(&held_out)?;
+            trainer.held_out.push((trainer.step, loss));
+            progress.line(&format!("step {}: {loss:.4} nats per byte held out", trainer.step));
+        }
+        if !more {
+            progress.finish();
+            return Ok(());
+        }
+    }
+}
+
+/// The batches in a file: `tokens`, u8 `[steps, batch, context + 1]`.
+fn batches(path: &Path) -> Result<Vec<Tensor>> {
+    let file = Checkpoint::load(path)?;
+    let bad = || {
+        let message = format!("requires uint8 tokens [steps, batch, context + 1] in {}", path.display());
+        Error::new(ErrorKind::Format, "batches", message)
+    };
+    let tokens = file.tensors.get("tokens").filter(|t| t.dtype() == DType::U8 && t.rank() == 3).ok_or_else(bad)?;
+    let all = tokens.to_vec::<u8>()?;
+    let shape = [tokens.sizes()[1], tokens.sizes()[2]];
+    let each = shape[0] * shape[1];
+    if each == 0 || all.is_empty() {
+        return Err(bad());
+    }
+    all.chunks(each).map(|bytes| Tensor::from_vec(bytes.to_vec(), shape)).collect()
+}
