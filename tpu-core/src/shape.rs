@@ -36,8 +36,15 @@ impl fmt::Debug for Dim {
 /// assert_eq!(shape.elements(), Some(6));
 /// assert_eq!(shape.to_string(), "[2, 3]");
 /// ```
-#[derive(Clone, PartialEq, Eq, Hash, Default)]
+#[derive(PartialEq, Eq, Hash, Default)]
 pub struct Shape(SmallVec<[Dim; 4]>);
+
+// A copy of the sizes: `SmallVec`'s own clone goes element by element, and every recorded operation clones shapes.
+impl Clone for Shape {
+    fn clone(&self) -> Self {
+        Self(SmallVec::from_slice(&self.0))
+    }
+}
 
 impl Shape {
     /// The shape of a scalar: no axes.

@@ -42,19 +42,9 @@ impl Job {
 
     /// Fails every output that has no value yet.
     pub fn fail_all(&self, error: &Error) {
-        let donors = self.donors();
         for slot in self.outputs.iter().filter(|slot| slot.is_scheduled()) {
-            slot.fail(error.clone(), donors.clone());
+            slot.fail(error.clone());
         }
-    }
-
-    /// The inputs that would have been overwritten, kept alive with the values that failed.
-    fn donors(&self) -> Arc<[Arc<Slot>]> {
-        let donated = self.inputs.iter().filter_map(|input| match input {
-            JobInput::Slot { slot, donate: true } => Some(slot.clone()),
-            _ => None,
-        });
-        donated.collect()
     }
 
     fn try_run(&self, backend: &dyn Backend, device: usize) {
@@ -127,11 +117,10 @@ impl Job {
                 }
             }
         }
-        let donors = self.donors();
         for ((slot, buffer), error) in self.outputs.iter().zip(outcome.results).zip(errors) {
             match error {
                 None => slot.fulfil(buffer),
-                Some(error) => slot.fail(error, donors.clone()),
+                Some(error) => slot.fail(error),
             }
         }
     }
@@ -155,7 +144,7 @@ impl Job {
             let results: Vec<_> = left.iter().map(|&at| graph[graph.main()].results[at]).collect();
             let (rest, parameters, checks) = graph.restrict(&results);
             let inputs = parameters.iter().map(|&at| match &self.inputs[at] {
-                // The failed values keep the donors alive, so nothing is donated here.
+                // What a failed value was to replace must stay, so nothing is donated here.
                 JobInput::Slot { slot, .. } => JobInput::Slot { slot: slot.clone(), donate: false },
                 JobInput::Number(bytes, dtype) => JobInput::Number(*bytes, *dtype),
             });
@@ -168,10 +157,9 @@ impl Job {
             };
             job.run(backend, device);
         }
-        let donors = self.donors();
         for (slot, error) in self.outputs.iter().zip(first) {
             if let Some(error) = error {
-                slot.fail(error.clone(), donors.clone());
+                slot.fail(error.clone());
             }
         }
     }

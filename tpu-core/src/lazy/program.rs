@@ -135,6 +135,10 @@ impl Programs {
             return variant.program.clone();
         }
         let graph = assemble();
+        #[cfg(debug_assertions)]
+        if let Err(error) = crate::ir::verify::verify(&graph) {
+            panic!("a cut made an invalid program: {error}");
+        }
         let skeleton = skeleton(&graph);
         let model = at.and_then(|at| latest(&bucket[at]));
         let cause = match &model {

@@ -19,9 +19,8 @@ pub(crate) struct Slot {
 enum State {
     Scheduled,
     Ready(Arc<dyn Buffer>),
-    /// The first error, and the donated inputs of the program that failed: they are intact, and alive as long as
-    /// somebody holds the failed value.
-    Failed(Error, Arc<[Arc<Slot>]>),
+    /// The first error. The value that this one was to replace lives as long as somebody holds the failed one.
+    Failed(Error, Option<Arc<Slot>>),
     /// The buffer went to a program as donor.
     Donated,
 }
@@ -61,8 +60,10 @@ impl Slot {
         self.arrived.notify_all();
     }
 
-    pub fn fail(&self, error: Error, donors: Arc<[Arc<Slot>]>) {
-        *self.lock() = State::Failed(error, donors);
+    /// To be called while the failed program's inputs are held: what it was to overwrite is intact, and kept.
+    pub fn fail(&self, error: Error) {
+        let replaced = self.replaces.get().and_then(Weak::upgrade);
+        *self.lock() = State::Failed(error, replaced);
         self.arrived.notify_all();
     }
 
@@ -98,8 +99,8 @@ impl Slot {
         let mut state = self.lock();
         match std::mem::replace(&mut *state, State::Donated) {
             State::Ready(buffer) => Ok(buffer),
-            State::Failed(error, donors) => {
-                *state = State::Failed(error.clone(), donors);
+            State::Failed(error, replaced) => {
+                *state = State::Failed(error.clone(), replaced);
                 Err(error)
             }
             other => {
@@ -109,23 +110,27 @@ impl Slot {
         }
     }
 
-    /// Says that this value takes the place of `old` in a mutable cell.
+    /// Says that this value takes the place of `old` in a mutable cell. The first call counts.
     pub fn set_replaces(&self, old: Weak<Self>) {
-        // A value takes the place of another once, when it is made.
         let _ = self.replaces.set(old);
+        if let State::Failed(_, replaced) = &mut *self.lock() {
+            *replaced = self.replaces.get().and_then(Weak::upgrade);
+        }
     }
 
-    /// If this value has failed: the last good value that it, or a failed predecessor, replaced, provided that the
-    /// failed program left it intact.
+    /// If this value has failed: the last good value that it, or a failed predecessor, was to replace.
     pub fn restored(&self) -> Option<Arc<Self>> {
-        let mut old = self.replaces.get()?.upgrade()?;
+        let mut old = match &*self.lock() {
+            State::Failed(_, replaced) => replaced.clone()?,
+            State::Scheduled | State::Ready(_) | State::Donated => return None,
+        };
         loop {
-            let next = match &*old.lock() {
+            let older = match &*old.lock() {
                 State::Ready(_) => None,
-                State::Failed(..) => Some(old.replaces.get()?.upgrade()?),
+                State::Failed(_, replaced) => Some(replaced.clone()?),
                 State::Scheduled | State::Donated => return None,
             };
-            match next {
+            match older {
                 None => return Some(old),
                 Some(older) => old = older,
             }

@@ -186,7 +186,7 @@ impl Stream {
         op: Op,
         operands: &[Operand<'_>],
         types: SmallVec<[Type; 1]>,
-        regions: SmallVec<[Arc<Graph>; 1]>,
+        regions: &[Arc<Graph>],
         check: Option<&Arc<Cell>>,
         location: Location,
     ) -> Result<SmallVec<[Arc<Cell>; 1]>> {
@@ -214,26 +214,28 @@ impl Stream {
                 (slot, _) => Input::Slot(slot.expect("neither pending nor traced").clone()),
             },
         };
-        let inputs = operands.iter().map(|&operand| resolve(arena, operand)).collect();
+        let mut inputs = SmallVec::new();
+        for &operand in operands {
+            inputs.push(resolve(arena, operand));
+        }
         let check = check.map(|cell| resolve(arena, Operand::Cell(cell)));
         let component = component.unwrap_or_else(|| arena.new_component());
-        let cells: SmallVec<[Arc<Cell>; 1]> = types
-            .iter()
-            .enumerate()
-            .map(|(result, ty)| {
-                Arc::new(Cell {
-                    ty: ty.clone(),
-                    stream: self.clone(),
-                    origin: Origin::Node { seq, result: result as u32 },
-                    slot: OnceLock::new(),
-                    replaces: OnceLock::new(),
-                })
-            })
-            .collect();
+        let (mut cells, mut weak) = (SmallVec::<[_; 1]>::new(), SmallVec::new());
+        for (result, ty) in types.iter().enumerate() {
+            let cell = Arc::new(Cell {
+                ty: ty.clone(),
+                stream: self.clone(),
+                origin: Origin::Node { seq, result: result as u32 },
+                slot: OnceLock::new(),
+                replaces: OnceLock::new(),
+            });
+            weak.push(Arc::downgrade(&cell));
+            cells.push(cell);
+        }
         self.live.fetch_add(cells.len(), Ordering::Relaxed);
         let hash = boundary::hash(&op, &types);
         arena.bytes = types.iter().fold(arena.bytes, |sum, ty| sum.saturating_add(ty.bytes().unwrap_or(0)));
-        let weak = cells.iter().map(Arc::downgrade).collect();
+        let regions = SmallVec::from(regions);
         arena.nodes.push(Pending { seq, op, inputs, types, cells: weak, regions, check, location, component, hash });
         stats::recorded();
         self.cut_if_due(guard, &cells)?;

@@ -58,13 +58,13 @@ impl Tensor {
     /// [`record`](Self::record) for operations of one result.
     #[track_caller]
     pub(crate) fn record_one(op: Op, operands: &[Operand<'_>]) -> Result<Self> {
-        Ok(record(op, operands, &[], None)?.swap_remove(0))
+        Ok(first(record(op, operands, &[], None)?))
     }
 
     /// Records an operation that is guarded by a check: a scalar i32, −1 or the first bad index.
     #[track_caller]
     pub(crate) fn record_checked(op: Op, operands: &[Operand<'_>], check: Option<&Self>) -> Result<Self> {
-        Ok(record(op, operands, &[], check)?.swap_remove(0))
+        Ok(first(record(op, operands, &[], check)?))
     }
 
     /// Records a named composition of operations. `body` says what it means, in terms of its arguments and numbers only;
@@ -106,6 +106,10 @@ impl Tensor {
     }
 }
 
+fn first(mut results: Tensors) -> Tensor {
+    results.swap_remove(0)
+}
+
 /// Records an operation whose block numbers stand for `regions`.
 #[track_caller]
 pub(crate) fn record(
@@ -140,16 +144,15 @@ fn try_record(
         }
     }
     let like = spread_like(&op, operands);
-    let types: SmallVec<[&Type; 4]> = operands
-        .iter()
-        .map(|operand| match operand {
-            Operand::Tensor(tensor) => Ok(tensor.ty()),
-            Operand::Number(_) => like.ok_or_else(|| {
-                Error::new(ErrorKind::Value, op.name(), "requires a tensor beside a number, got numbers only")
-            }),
-            Operand::Scalar(dtype, _) => Ok(&SCALARS[*dtype as usize]),
-        })
-        .collect::<Result<_>>()?;
+    // Pushed, not collected: this is the hot path, and `SmallVec`'s `collect` is several times slower.
+    let mut types: SmallVec<[&Type; 4]> = SmallVec::new();
+    for operand in operands {
+        types.push(match operand {
+            Operand::Tensor(tensor) => tensor.ty(),
+            Operand::Number(_) => like.ok_or_else(|| numbers_only(&op))?,
+            Operand::Scalar(dtype, _) => &SCALARS[*dtype as usize],
+        });
+    }
     let results = infer(&op, &types, regions)?;
     let trace = trace::current();
     if traced || trace.is_some() {
@@ -178,10 +181,12 @@ fn try_record(
     }
     let stream = Stream::current(device);
     let kept = history.is_some().then(|| op.clone());
-    let regions_held = regions.iter().cloned().collect();
     let check = check.map(|tensor| &tensor.cell);
-    let cells = stream.record(op, &recordables, results, regions_held, check, locate(caller))?;
-    let mut tensors: Tensors = cells.into_iter().map(Tensor::from_cell).collect();
+    let cells = stream.record(op, &recordables, results, regions, check, locate(caller))?;
+    let mut tensors = Tensors::new();
+    for cell in cells {
+        tensors.push(Tensor::from_cell(cell));
+    }
     if let (Some(history), Some(op)) = (history, kept) {
         let extended = history.extend(&Recorded { op: &op, operands, results: &tensors, regions });
         if let Some(history) = extended {
@@ -214,6 +219,11 @@ static SCALARS: [Type; DType::ALL.len()] = {
     }
     types
 };
+
+#[cold]
+fn numbers_only(op: &Op) -> Error {
+    Error::new(ErrorKind::Value, op.name(), "requires a tensor beside a number, got numbers only")
+}
 
 fn ensure_fits(number: Scalar, ty: &Type, op: &Op) -> Result<()> {
     if number.fits(ty.dtype) {
