@@ -1,7 +1,7 @@
 //! Rows of a table by number, and numbers as rows.
 
 use crate::require;
-use tpu_core::{DType, Result, Tensor};
+use tpu_core::{DType, Result, Tensor, ensure};
 
 /// The rows of `weight` that `indices` name. PyTorch's `embedding`.
 ///
@@ -19,7 +19,8 @@ use tpu_core::{DType, Result, Tensor};
 pub fn embedding(weight: &Tensor, indices: &Tensor) -> Result<Tensor> {
     Tensor::checked(|| {
         require::rank("embedding", "a weight", weight, 2)?;
-        require::integer("embedding", "indices", indices)
+        require::integer("embedding", "indices", indices)?;
+        any_row("embedding", weight.shape().size(0), indices)
     })?;
     weight.take(indices, 0)
 }
@@ -36,13 +37,22 @@ pub fn embedding(weight: &Tensor, indices: &Tensor) -> Result<Tensor> {
 /// ```
 #[track_caller]
 pub fn one_hot(indices: &Tensor, classes: usize) -> Result<Tensor> {
-    Tensor::checked(|| require::integer("one_hot", "indices", indices))?;
+    Tensor::checked(|| {
+        require::integer("one_hot", "indices", indices)?;
+        any_row("one_hot", classes, indices)
+    })?;
     let counted = indices.device().scope(|| Tensor::iota(classes, 0, DType::I64))?;
     checked_indices(indices, classes)?.unsqueeze(-1)?.eq(&counted)?.to_dtype(DType::I64)
 }
 
+/// That indices have something to choose from.
+fn any_row(op: &'static str, rows: usize, indices: &Tensor) -> Result<()> {
+    ensure!(rows > 0, Index, op, "requires something to choose from, got indices {} of no rows", indices.shape());
+    Ok(())
+}
+
 /// The same numbers as i64, guarded: reading what depends on them is an error if one is outside `0..size`. Numbers that only
-/// take part in comparisons need it.
+/// take part in comparisons need it. `size` is not 0.
 #[track_caller]
 pub(crate) fn checked_indices(indices: &Tensor, size: usize) -> Result<Tensor> {
     // A look-up in the numbers 0, 1, … changes none of them.

@@ -98,7 +98,7 @@ pub fn cross_entropy(logits: &Tensor, target: &Tensor, options: CrossEntropy<'_>
         logits.permute((0..logits.rank()).filter(|&other| other != axis).chain([axis]).map(|axis| axis as isize))?;
     let (losses, weights) = match options.weight {
         None => {
-            // No class is a legal number of classes as long as no target counts.
+            // Without classes there are no targets to check.
             let target = if classes == 0 { target } else { checked_indices(&target, classes)? };
             (plain(&last, &target, options.label_smoothing)?, None)
         }
@@ -138,6 +138,8 @@ fn class_axis(logits: &Tensor, target: &Tensor, options: &CrossEntropy<'_>) -> R
         logits.shape(),
         target.shape()
     );
+    let some = logits.shape().size(axis) > 0 || target.elements() == 0;
+    ensure!(some, Index, OP, "requires a class for every target, got logits {}", logits.shape());
     let smoothing = options.label_smoothing;
     ensure!((0.0..=1.0).contains(&smoothing), Value, OP, "requires a smoothing from 0 to 1, got {smoothing}");
     if let Some(weight) = options.weight {
