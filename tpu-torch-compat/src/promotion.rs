@@ -50,7 +50,7 @@ pub fn promote_types(a: DType, b: DType) -> Result<DType> {
 
 /// The dtype that an operation of these operands computes in. PyTorch's `result_type`, for any number of operands.
 ///
-/// Errors as of [`promote_types`], on complex32 too, and of no operands.
+/// Errors as of [`promote_types`], on complex32 and bcomplex32 too, and of no operands.
 ///
 /// ```
 /// use tpu_core::DType;
@@ -96,18 +96,20 @@ fn number_dtype(number: Scalar) -> DType {
 enum Type {
     Here(DType),
     Complex32,
+    BComplex32,
     Complex128,
 }
 
 impl Type {
     /// The dtype, if there is one in this stack.
     fn here(self, op: &'static str) -> Result<DType> {
-        let name = match self {
-            Self::Here(dtype) => return Ok(dtype),
-            Self::Complex32 => "complex32",
-            Self::Complex128 => "complex128",
-        };
-        Err(Error::new(ErrorKind::Unsupported, op, format!("gives {name}, which is not supported")))
+        match self {
+            Self::Here(dtype) => Ok(dtype),
+            other => {
+                let message = format!("gives {}, which is not supported", other.name());
+                Err(Error::new(ErrorKind::Unsupported, op, message))
+            }
+        }
     }
 
     fn is_complex(self) -> bool {
@@ -122,6 +124,7 @@ impl Type {
         match self {
             Self::Here(dtype) => dtype.name(),
             Self::Complex32 => "complex32",
+            Self::BComplex32 => "bcomplex32",
             Self::Complex128 => "complex128",
         }
     }
@@ -138,7 +141,7 @@ fn is_wide_unsigned(dtype: DType) -> bool {
 
 /// The join of two dtypes.
 fn promote(op: &'static str, a: Type, b: Type) -> Result<Type> {
-    use Type::{Complex32, Complex128, Here};
+    use Type::{Complex128, Here};
     if a == b {
         return Ok(a);
     }
@@ -148,14 +151,8 @@ fn promote(op: &'static str, a: Type, b: Type) -> Result<Type> {
     };
     let (x, y) = match (a, b) {
         (Here(x), Here(y)) => (x, y),
-        (Here(other), complex) | (complex, Here(other)) => {
-            return match (complex, other) {
-                _ if is_float8(other) || is_wide_unsigned(other) => Err(refused()),
-                (Complex128, _) | (_, DType::F64) => Ok(Complex128),
-                (_, DType::F32 | DType::BF16 | DType::Complex64) => Ok(Here(DType::Complex64)),
-                _ => Ok(Complex32),
-            };
-        }
+        (Here(other), _) | (_, Here(other)) if is_float8(other) || is_wide_unsigned(other) => return Err(refused()),
+        // Operands are dtypes of this stack: of those that are not, only complex128 arises from joining them.
         _ => return Ok(Complex128),
     };
     if is_float8(x) || is_float8(y) {
@@ -204,7 +201,8 @@ fn combine(op: &'static str, high: Option<Type>, low: Option<Type>) -> Result<Op
 fn complex_of(op: &'static str, float: Type) -> Result<Type> {
     match float {
         Type::Here(DType::F16) => Ok(Type::Complex32),
-        Type::Here(DType::F32 | DType::BF16) => Ok(Type::Here(DType::Complex64)),
+        Type::Here(DType::BF16) => Ok(Type::BComplex32),
+        Type::Here(DType::F32) => Ok(Type::Here(DType::Complex64)),
         Type::Here(DType::F64) => Ok(Type::Complex128),
         other => {
             let message = format!("requires a float dtype that has a complex one, got {}", other.name());
