@@ -152,7 +152,9 @@ pub(crate) fn to_leaves(seeds: &[(Link, Tensor)], options: Options) -> Result<Ve
     let mut leaves = Vec::new();
     // The first recorded leaf first.
     for (node, gradients) in walk.nodes.iter().zip(&mut walk.gradients).rev() {
-        if let (Kind::Leaf(cell), Some(gradient)) = (&node.kind, gradients[0].take()) {
+        if let Kind::Leaf(cell) = &node.kind
+            && let Some(gradient) = gradients[0].take()
+        {
             leaves.push((cell.clone(), gradient));
         }
     }

@@ -112,18 +112,30 @@ pub(super) fn select(cx: &Context<'_>) -> Result<Gradients> {
     Ok(SmallVec::from_iter([None, on_true, on_false]))
 }
 
-/// Inside the bounds, and at them, the gradient goes to x; outside to the bound. The upper bound wins where they cross.
+/// Inside the bounds the gradient goes to x, outside to the bound. At a bound that is a number it goes nowhere, at one that
+/// is a tensor x and bound share it, as in PyTorch. The upper bound wins where they cross.
 pub(super) fn clamp(cx: &Context<'_>) -> Result<Gradients> {
     let g = cx.grad()?;
-    let (low, x, high) = (cx.input(0)?, cx.input(1)?, cx.input(2)?);
+    let (low, x, high) = (cx.operand(0)?, cx.input(1)?, cx.operand(2)?);
     let zero = constant(g, 0)?;
-    let part = |needed: bool, mask: &dyn Fn() -> Result<Tensor>| match needed {
-        true => mask()?.select(g, &zero).map(Some),
-        false => Ok(None),
-    };
+    if !matches!((low, high), (Operand::Tensor(_), _) | (_, Operand::Tensor(_))) {
+        let inside = x.gt(low)?.bitwise_and(&x.lt(high)?)?;
+        return Ok(SmallVec::from_iter([None, Some(inside.select(g, &zero)?), None]));
+    }
+    let (low, high, half) = (cx.input(0)?, cx.input(2)?, scaled(g, 0.5)?);
+    let low_wins = x.lt(&low)?.bitwise_and(&low.le(&high)?)?;
+    let high_wins = x.gt(&high)?.bitwise_or(&low.gt(&high)?)?;
+    let apart = low.lt(&high)?;
+    let at_low = x.eq(&low)?.bitwise_and(&apart)?;
+    let at_high = x.eq(&high)?.bitwise_and(&apart)?;
+    let share = |wins: &Tensor, tie: &Tensor, rest: &Tensor, all: &Tensor| wins.select(all, &tie.select(&half, rest)?);
     Ok(SmallVec::from_iter([
-        part(cx.needs(0), &|| low.lt(&high)?.bitwise_and(&x.lt(&low)?))?,
-        part(cx.needs(1), &|| x.ge(&low)?.bitwise_and(&x.le(&high)?))?,
-        part(cx.needs(2), &|| x.gt(&high)?.bitwise_or(&high.lt(&low)?))?,
+        if cx.needs(0) { Some(share(&low_wins, &at_low, &zero, g)?) } else { None },
+        if cx.needs(1) {
+            Some(share(&low_wins.bitwise_or(&high_wins)?, &at_low.bitwise_or(&at_high)?, g, &zero)?)
+        } else {
+            None
+        },
+        if cx.needs(2) { Some(share(&high_wins, &at_high, &zero, g)?) } else { None },
     ]))
 }

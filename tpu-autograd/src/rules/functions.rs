@@ -25,7 +25,12 @@ pub(super) fn gradients(cx: &Context<'_>, kind: UnaryOp) -> Result<Gradients> {
     let times = |g: &Tensor, derivative: Tensor| g.mul(&conjugate(&derivative)?);
     cx.one(|g| match kind {
         Abs if cx.operands[0].dtype.is_complex() => complexed(g)?.mul(&x()?.sign()?),
-        Abs => g.mul(&x()?.sign()?),
+        Abs => {
+            // Not times the sign, which would be NaN where x is; PyTorch has 0 there.
+            let (x, zero) = (x()?, constant(g, 0)?);
+            let none = constant(&x, 0)?;
+            x.gt(&none)?.select(g, &x.lt(&none)?.select(&g.neg()?, &zero)?)
+        }
         Neg => g.neg(),
         Sign if g.dtype().is_complex() => complex_sign(g, &x()?),
         Sign | Floor | Ceil | RoundNearestEven | RoundNearestAfz => constant(g, 0),

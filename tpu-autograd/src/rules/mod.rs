@@ -214,7 +214,7 @@ pub(crate) fn saves(op: &Op, needs: &[bool]) -> Saves {
         Op::TriangularSolve { .. } => Saves::input(0).and(Saves::output(0).when(needs[0])),
         Op::Qr | Op::Eigh | Op::Lu => Saves::output(0).and(Saves::output(1)).and(Saves::output(2)),
         Op::AllReduce { .. } => Saves::NOTHING,
-        Op::Composite { name, .. } => composite::saves(name, needs),
+        Op::Composite { name, .. } => composite::saves(name),
         Op::Parameter { .. }
         | Op::Constant(_)
         | Op::Iota { .. }

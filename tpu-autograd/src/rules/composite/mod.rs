@@ -1,0 +1,81 @@
+//! Composites with a derivative of their own: fewer operations and less to save than that of their bodies. All others are
+//! recorded operation by operation.
+//!
+//! 16-bit floats are computed in float32 and rounded once, as in the bodies.
+
+mod activation;
+mod attention;
+mod norm;
+mod softmax;
+
+use super::{Context, Gradients, Saves};
+use tpu_core::ir::Attributes;
+use tpu_core::{DType, Result, Tensor};
+
+/// A composite with a rule here.
+#[derive(Clone, Copy)]
+enum Known {
+    Softmax,
+    LogSoftmax,
+    LogSumExp,
+    Gelu,
+    Silu,
+    LayerNorm,
+    RmsNorm,
+    Attention,
+}
+
+impl Known {
+    fn find(name: &str) -> Option<Self> {
+        Some(match name {
+            "tpu.softmax" => Self::Softmax,
+            "tpu.log_softmax" => Self::LogSoftmax,
+            "tpu.logsumexp" => Self::LogSumExp,
+            "tpu.gelu" => Self::Gelu,
+            "tpu.silu" => Self::Silu,
+            "tpu.layer_norm" => Self::LayerNorm,
+            "tpu.rms_norm" => Self::RmsNorm,
+            "tpu.attention" => Self::Attention,
+            _ => return None,
+        })
+    }
+}
+
+/// Whether there is a rule for the composite of this name.
+pub(crate) fn is_known(name: &str) -> bool {
+    Known::find(name).is_some()
+}
+
+pub(super) fn saves(name: &str) -> Saves {
+    match Known::find(name) {
+        Some(Known::Softmax | Known::LogSoftmax) => Saves::output(0),
+        Some(Known::LogSumExp | Known::Attention) => Saves::inputs_from(0).and(Saves::output(0)),
+        Some(Known::Gelu | Known::Silu) => Saves::input(0),
+        // Not the bias, which only moves.
+        Some(Known::LayerNorm | Known::RmsNorm) => Saves::input(0).and(Saves::input(1)),
+        None => Saves::NOTHING,
+    }
+}
+
+pub(super) fn gradients(cx: &Context<'_>, name: &str, attributes: &Attributes) -> Result<Gradients> {
+    match Known::find(name) {
+        Some(Known::Softmax) => softmax::softmax(cx, attributes),
+        Some(Known::LogSoftmax) => softmax::log_softmax(cx, attributes),
+        Some(Known::LogSumExp) => softmax::logsumexp(cx, attributes),
+        Some(Known::Gelu) => activation::gelu(cx, attributes),
+        Some(Known::Silu) => activation::silu(cx),
+        Some(Known::LayerNorm) => norm::layer_norm(cx, attributes),
+        Some(Known::RmsNorm) => norm::rms_norm(cx, attributes),
+        Some(Known::Attention) => attention::gradients(cx, attributes),
+        None => cx.no_derivative(&format!(" as {name}")),
+    }
+}
+
+/// The dtype that floats are computed in: float32 for the 16-bit ones.
+fn accumulator(dtype: DType) -> DType {
+    if matches!(dtype, DType::F16 | DType::BF16) { DType::F32 } else { dtype }
+}
+
+fn widened(x: &Tensor) -> Result<Tensor> {
+    x.to_dtype(accumulator(x.dtype()))
+}

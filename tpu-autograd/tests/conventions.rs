@@ -1,0 +1,70 @@
+//! Derivatives where they are a matter of convention, as PyTorch has them.
+
+#[path = "pytorch/conventions.rs"]
+mod table;
+
+use smallvec::smallvec;
+use std::sync::Arc;
+use tpu_autograd::{GradOptions, grad, requires_grad};
+use tpu_core::ir::{Op, Reducer, Window};
+use tpu_core::{DType, Result, Tensor};
+
+fn apply(name: &str, x: &[Tensor]) -> Result<Tensor> {
+    let a = &x[0];
+    match name {
+        "abs" => a.abs(),
+        "sign" => a.sign(),
+        "relu" => tpu_ops::relu(a),
+        "amax" => a.max([0], false),
+        "amin" => a.min([0], false),
+        "max_with_index" => Ok(a.max_with_index(0, false)?.0),
+        "maximum" => a.maximum(&x[1]),
+        "minimum" => a.minimum(&x[1]),
+        "clamp" => a.clamp(-1.0, 1.0),
+        "clamp by tensors" => a.clamp(&x[1], &x[2]),
+        "pow" => a.pow(&x[1]),
+        "pow 2" => a.pow(2.0),
+        "prod" | "prod one zero" => a.prod([0], false),
+        "cumprod" => a.cumprod(0),
+        "cummax" => a.cumulative(Reducer::Max, 0, false),
+        "cummin" => a.cumulative(Reducer::Min, 0, false),
+        "sort" => Ok(a.sort(0, false)?.0),
+        "sort descending" => Ok(a.sort(0, true)?.0),
+        "atan2" => a.atan2(&x[1]),
+        "fmod" => a.rem(&x[1]),
+        "sqrt" => a.sqrt(),
+        "floor" => a.floor(),
+        "max_pool" => {
+            let window = Window {
+                sizes: smallvec![3],
+                strides: smallvec![1],
+                base_dilations: smallvec![1],
+                window_dilations: smallvec![1],
+                padding: smallvec![(0, 0)],
+            };
+            let op = Op::ReduceWindow { kind: Reducer::Max, window: Arc::new(window) };
+            Ok(Tensor::record(op, &[a.into()])?.swap_remove(0))
+        }
+        other => panic!("no function named {other}"),
+    }
+}
+
+#[test]
+fn gradients_at_kinks_ties_and_zeros_are_pytorchs() -> Result<()> {
+    for &(name, operands, expected) in table::CONVENTIONS {
+        let x: Vec<Tensor> =
+            operands.iter().map(|values| requires_grad(&Tensor::from_slice(values)?)).collect::<Result<_>>()?;
+        let y = apply(name, &x)?;
+        let weights = Tensor::arange(1, y.elements() + 1, 1, DType::F64)?.reshape(y.shape())?;
+        let loss = y.mul(&weights)?.sum_all()?;
+        let gradients = grad(&[&loss], &x.iter().collect::<Vec<_>>(), GradOptions::default())?;
+        for (gradient, expected) in gradients.iter().zip(expected) {
+            let found = gradient.to_vec::<f64>()?;
+            // Elementary functions of float64 differ by a few units in the last place.
+            let close = |a: f64, b: f64| a == b || a.is_nan() && b.is_nan() || (a - b).abs() <= 1e-14 * b.abs();
+            let same = found.len() == expected.len() && found.iter().zip(*expected).all(|(&a, &b)| close(a, b));
+            assert!(same, "{name}: {found:?}, PyTorch {expected:?}");
+        }
+    }
+    Ok(())
+}
