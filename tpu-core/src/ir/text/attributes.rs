@@ -2,6 +2,7 @@
 
 use super::literal::decimal;
 use crate::Shape;
+use crate::ir::infer::MAX_RANK;
 use crate::ir::{
     Attribute, Attributes, ConvDims, DotDims, GatherDims, Precision, ReplicaGroups, ScatterDims, Type, Window,
 };
@@ -28,6 +29,9 @@ pub(super) fn parse_tensor(text: &str) -> Option<Type> {
         let (size, after) = rest.split_once('x')?;
         sizes.push(i64::from_str_radix(size, 10).ok()? as usize);
         rest = after;
+    }
+    if sizes.len() > MAX_RANK {
+        return None;
     }
     Some(Type { dtype: crate::DType::from_stablehlo(rest)?, shape: Shape::from(sizes) })
 }

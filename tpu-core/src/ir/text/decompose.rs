@@ -172,3 +172,66 @@ fn lu(build: &mut Builder, _: &Op, operands: &[Value]) -> Vec<Value> {
     let results = vec![x.clone(), integers(rows.min(columns)), integers(rows)];
     build.call("LuDecomposition", "", operands, results).into_vec()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ir::{Extreme, Reducer};
+    use crate::reference::{Array, evaluate, evaluate_op};
+
+    /// The results of an op's decomposition.
+    fn decomposed(op: &Op, operands: &[Array]) -> Vec<Array> {
+        let types: Vec<&Type> = operands.iter().map(Array::ty).collect();
+        let graph = decompose(op, &types).expect("an op that StableHLO lacks");
+        evaluate(&graph, operands).unwrap().results
+    }
+
+    fn word(value: u64) -> Array {
+        Array::scalar(DType::U64, value)
+    }
+
+    /// The vector `philox4x32 10` of a zero counter and key in Random123's `kat_vectors`.
+    #[test]
+    fn random_bits_have_the_published_values() {
+        let op = Op::RngBits([1, 4].into());
+        let bits = decomposed(&op, &[word(0), word(0)]);
+        assert_eq!(bits[0].to_vec::<u32>().unwrap(), [0x6627_e8d5, 0xe169_c58d, 0xbc57_ac4c, 0x9b00_dbd8]);
+    }
+
+    #[test]
+    fn decompositions_give_what_the_op_gives() {
+        let numbers = [3.0f32, -0.0, f32::NAN, 0.0, -2.5, f32::INFINITY, -0.0, f32::NAN, 3.0, 1.0];
+        let floats = || Array::new([2, 5], &numbers).unwrap();
+        let small: Vec<f32> = (1..=10).map(|i| i as f32).collect();
+        let exact = || Array::new([5, 2], &small).unwrap();
+        let mut cases = Vec::new();
+        for reverse in [false, true] {
+            for kind in [Reducer::Sum, Reducer::Max] {
+                cases.push((Op::Cumulative { kind, axis: 0, reverse }, vec![exact()]));
+            }
+        }
+        for largest in [false, true] {
+            cases.push((Op::TopK { k: 4, largest }, vec![floats()]));
+            cases.push((Op::TopK { k: 2, largest }, vec![Array::new([4], &[-3i8, 7, -3, 7]).unwrap()]));
+        }
+        for (seed, offset) in [(1, 0), (0x1234_5678_9abc_def0, 0xffff_ffff), (u64::MAX, u64::MAX)] {
+            cases.push((Op::RngBits([3, 5].into()), vec![word(seed), word(offset)]));
+        }
+        let positive = Array::new([2, 2], &[4.0f64, 2.0, 2.0, 5.0]).unwrap();
+        for lower in [false, true] {
+            cases.push((Op::Cholesky { lower }, vec![positive.clone()]));
+        }
+        for (op, operands) in cases {
+            let expected = evaluate_op(&op, &operands).unwrap();
+            let got = decomposed(&op, &operands);
+            assert_eq!(got, expected, "{op:?}");
+        }
+    }
+
+    #[test]
+    fn ops_that_stablehlo_has_are_not_decomposed() {
+        let x = Type::new(DType::F32, [2, 5]);
+        assert!(decompose(&Op::ArgReduce { kind: Extreme::Max, axis: 0 }, &[&x]).is_none());
+        assert!(decompose(&Op::Reduce { kind: Reducer::Sum, axes: smallvec![0] }, &[&x]).is_none());
+    }
+}
