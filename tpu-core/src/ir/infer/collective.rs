@@ -104,7 +104,6 @@ pub(super) fn collective_permute(
 #[cfg(test)]
 mod tests {
     use super::super::testing::*;
-    use crate::DType::*;
     use crate::ir::*;
     use std::sync::Arc;
 

@@ -27,7 +27,7 @@ pub(super) fn parse_tensor(text: &str) -> Option<Type> {
     let mut sizes = Vec::new();
     while rest.starts_with(|c: char| c.is_ascii_digit()) {
         let (size, after) = rest.split_once('x')?;
-        sizes.push(i64::from_str_radix(size, 10).ok()? as usize);
+        sizes.push(size.parse::<i64>().ok()? as usize);
         rest = after;
     }
     if sizes.len() > MAX_RANK {

@@ -33,7 +33,6 @@ pub(super) struct Operation<'t> {
     pub(super) operands: Vec<&'t str>,
     pub(super) attributes: Vec<(String, Value<'t>)>,
     pub(super) regions: Vec<Region<'t>>,
-    pub(super) from: Vec<Type>,
     pub(super) to: Vec<Type>,
 }
 
@@ -181,14 +180,15 @@ impl<'t> Reader<'_, 't> {
         let regions = if self.accept("(") { self.list(")", |reader| reader.region(depth + 1))? } else { Vec::new() };
         self.word(":")?;
         self.word("(")?;
-        let from = self.list(")", Self::ty)?;
+        // Operands have the types of the values that they name.
+        self.list(")", Self::ty)?;
         self.word("->")?;
         let to = if self.accept("(") { self.list(")", Self::ty)? } else { vec![self.ty()?] };
         let named = results.iter().try_fold(0usize, |sum, &(_, count)| sum.checked_add(count));
         if named != Some(to.len()) {
             return Err(lex::error(self.source, start, format_args!("names of {} results, got other names", to.len())));
         }
-        Ok(Operation { start, results, name, operands, attributes, regions, from, to })
+        Ok(Operation { start, results, name, operands, attributes, regions, to })
     }
 
     /// `%v1` or `%v1:2`.
