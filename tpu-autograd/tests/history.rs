@@ -1,7 +1,8 @@
 //! What histories keep, when they end, and what backward passes say when something is wrong.
 
 use tpu_autograd::{
-    Backward, GradOptions, Param, checkpoint, clip_grad_value, enable_grad, grad, no_grad, requires_grad, value_and_grad,
+    Backward, GradOptions, Param, checkpoint, clip_grad_value, enable_grad, grad, no_grad, requires_grad,
+    value_and_grad,
 };
 use tpu_core::{DType, ErrorKind, Mode, Result, Tensor, lazy};
 use tpu_ops::Generator;
@@ -75,7 +76,10 @@ fn what_is_frozen_or_recorded_without_gradients_gets_none() -> Result<()> {
     assert!(no_grad(|| enable_grad(|| w.value().square()))?.history().is_some());
     w.value().mul(&frozen.value())?.sum_all()?.backward()?;
     assert_eq!((w.grad().unwrap().item::<f32>()?, frozen.grad().is_none()), (3.0, true));
-    assert_eq!(Param::new(Tensor::zeros([2], DType::I64)?).set_requires_grad(true).unwrap_err().kind(), ErrorKind::DType);
+    assert_eq!(
+        Param::new(Tensor::zeros([2], DType::I64)?).set_requires_grad(true).unwrap_err().kind(),
+        ErrorKind::DType
+    );
     assert_eq!(requires_grad(&Tensor::zeros([2], DType::I64)?).unwrap_err().kind(), ErrorKind::DType);
     Ok(())
 }
@@ -142,7 +146,9 @@ fn recomputation_gives_the_same_gradients() -> Result<()> {
 fn recomputation_draws_the_same_random_numbers() -> Result<()> {
     let w = Param::new(Tensor::ones([64], DType::F32)?);
     let generator = Generator::new(3);
-    let y = generator.scope(|| checkpoint(|x| Ok(vec![tpu_ops::dropout(&x[0], 0.5, true, None)?]), &[&w.value()]))?.remove(0);
+    let y = generator
+        .scope(|| checkpoint(|x| Ok(vec![tpu_ops::dropout(&x[0], 0.5, true, None)?]), &[&w.value()]))?
+        .remove(0);
     // Moves the generator on, as other layers would.
     generator.reserve(1000);
     y.sum_all()?.backward()?;

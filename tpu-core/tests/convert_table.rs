@@ -81,3 +81,20 @@ fn every_pair_of_dtypes_converts_as_pytorch_does() {
     assert!(wrong.is_empty(), "{} of {compared} differ, first {:#?}", wrong.len(), &wrong[..wrong.len().min(40)]);
     assert_eq!(sections.len(), 16 * 17);
 }
+
+#[test]
+fn every_16_bit_float_becomes_the_8_bit_float_that_pytorch_gives() {
+    let rows: Vec<&str> = TABLE.lines().filter_map(|line| line.strip_prefix("# all ")).collect();
+    assert_eq!(rows.len(), 4);
+    for row in rows {
+        let words: Vec<&str> = row.split(' ').collect();
+        let inputs: Vec<u8> = (0..=u16::MAX).flat_map(u16::to_le_bytes).collect();
+        let mut results = vec![0; 65536];
+        convert(dtype(words[0]), &inputs, dtype(words[1]), &mut results).unwrap();
+        // FNV-1a, as in the script.
+        let hash = results
+            .iter()
+            .fold(0xcbf2_9ce4_8422_2325, |hash: u64, &byte| (hash ^ byte as u64).wrapping_mul(0x100_0000_01b3));
+        assert_eq!(hash, bits(words[2]), "{row}");
+    }
+}

@@ -7,7 +7,8 @@ fn described(line: &str) -> Tensor {
     let (name, rest) = line.split_once(" [").unwrap();
     let (sizes, elements) = rest.split_once(']').unwrap();
     let dtype = DType::ALL.into_iter().find(|dtype| dtype.name() == name).unwrap();
-    let sizes: Vec<usize> = sizes.split(", ").filter(|size| !size.is_empty()).map(|size| size.parse().unwrap()).collect();
+    let sizes: Vec<usize> =
+        sizes.split(", ").filter(|size| !size.is_empty()).map(|size| size.parse().unwrap()).collect();
     let count: usize = sizes.iter().product();
     let words: Vec<&str> = elements.split_whitespace().collect();
     let number = |word: &str| word.parse::<f64>().unwrap();
@@ -16,8 +17,12 @@ fn described(line: &str) -> Tensor {
             let (start, step) = (number(start), number(step));
             Tensor::from_vec((0..count).map(|i| i as f64 * step + start).collect(), sizes)
         }
-        _ if dtype == DType::U64 => Tensor::from_vec(words.iter().map(|word| word.parse::<u64>().unwrap()).collect(), sizes),
-        _ if dtype.is_integer() => Tensor::from_vec(words.iter().map(|word| word.parse::<i64>().unwrap()).collect(), sizes),
+        _ if dtype == DType::U64 => {
+            Tensor::from_vec(words.iter().map(|word| word.parse::<u64>().unwrap()).collect(), sizes)
+        }
+        _ if dtype.is_integer() => {
+            Tensor::from_vec(words.iter().map(|word| word.parse::<i64>().unwrap()).collect(), sizes)
+        }
         _ if dtype.is_complex() => {
             let part = |word: &str| word.parse::<f32>().unwrap();
             let parts = words.iter().map(|word| word.split_once(':').unwrap());

@@ -57,13 +57,7 @@ pub fn take_along(x: &Tensor, indices: &Tensor, axis: isize) -> Result<Tensor> {
     let (source, index) = Tensor::checked(|| {
         let axis = x.axis(axis, "take_along")?;
         let shapes = || format!("{} and indices {}", x.shape(), indices.shape());
-        ensure!(
-            x.rank() == indices.rank(),
-            Shape,
-            "take_along",
-            "requires indices of as many axes, got {}",
-            shapes()
-        );
+        ensure!(x.rank() == indices.rank(), Shape, "take_along", "requires indices of as many axes, got {}", shapes());
         let (mut source, mut index) = (x.sizes().to_vec(), indices.sizes().to_vec());
         for other in (0..x.rank()).filter(|&other| other != axis) {
             let (a, b) = (source[other], index[other]);

@@ -84,9 +84,8 @@ fn other_dtypes_that_do_not_fit() {
 #[test]
 fn shapes_that_do_not_fit() {
     let conv = |x: &[usize], weight: &[usize], bias: Option<&Tensor>, options| conv2d(&f(x), &f(weight), bias, options);
-    let attend = |q: &[usize], k: &[usize], v: &[usize]| {
-        scaled_dot_product_attention(&f(q), &f(k), &f(v), Attention::default())
-    };
+    let attend =
+        |q: &[usize], k: &[usize], v: &[usize]| scaled_dot_product_attention(&f(q), &f(k), &f(v), Attention::default());
     let narrow = f(&[5]);
     let weighted = CrossEntropy { weight: Some(&narrow), ..Default::default() };
     let masked = Attention { mask: Some(&narrow), ..Default::default() };
@@ -165,9 +164,8 @@ fn numbers_out_of_range() {
     let image = f(&[1, 4, 4]);
     let kernel = f(&[1, 1, 2, 2]);
     let conv = |options| conv2d(&image, &kernel, None, options);
-    let smoothed = |label_smoothing| {
-        cross_entropy(&f(&[1, 2]), &i(&[0]), CrossEntropy { label_smoothing, ..Default::default() })
-    };
+    let smoothed =
+        |label_smoothing| cross_entropy(&f(&[1, 2]), &i(&[0]), CrossEntropy { label_smoothing, ..Default::default() });
     let max = |window, options| max_pool2d(&image, window, options);
     refused(
         Value,

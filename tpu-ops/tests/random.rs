@@ -139,11 +139,13 @@ fn dropout_of_none_or_outside_training_is_the_operand_and_of_all_is_zero() {
 
 #[test]
 fn draws_with_replacement_have_the_frequencies_of_their_weights() {
-    let weights = Tensor::from_vec(vec![0.0f32, 1.0, 2.0, 0.0, 5.0, 0.0, 3.0, 0.0, 0.0, 0.0, 0.0, 1.0], [2, 6]).unwrap();
+    let weights =
+        Tensor::from_vec(vec![0.0f32, 1.0, 2.0, 0.0, 5.0, 0.0, 3.0, 0.0, 0.0, 0.0, 0.0, 1.0], [2, 6]).unwrap();
     let draws = multinomial(&weights, 1 << 14, true, Some(&Generator::new(6))).unwrap();
     assert_eq!(draws.sizes(), [2, 1 << 14]);
     let draws = draws.to_vec::<i64>().unwrap();
-    for (row, expected) in [[0.0f64, 0.125, 0.25, 0.0, 0.625, 0.0], [0.75, 0.0, 0.0, 0.0, 0.0, 0.25]].iter().enumerate() {
+    for (row, expected) in [[0.0f64, 0.125, 0.25, 0.0, 0.625, 0.0], [0.75, 0.0, 0.0, 0.0, 0.0, 0.25]].iter().enumerate()
+    {
         for (class, &p) in expected.iter().enumerate() {
             let row = &draws[row << 14..(row + 1) << 14];
             let share = row.iter().filter(|&&draw| draw == class as i64).count() as f64 / 16384.0;

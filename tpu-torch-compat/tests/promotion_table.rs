@@ -28,11 +28,8 @@ fn all_pairs_and_categories_promote_as_in_pytorch() {
                     "complex" => Some(Scalar::Complex(0.0, 1.0)),
                     _ => None,
                 };
-                let operands = [
-                    dtype(tensor).map(Operand::Tensor),
-                    dtype(zero).map(Operand::Scalar),
-                    number.map(Operand::Number),
-                ];
+                let operands =
+                    [dtype(tensor).map(Operand::Tensor), dtype(zero).map(Operand::Scalar), number.map(Operand::Number)];
                 let mut operands: Vec<Operand> = operands.into_iter().flatten().collect();
                 compare(line, result_type(&operands), want);
                 operands.reverse();

@@ -42,7 +42,7 @@ pub fn convert_slice<A: Element, B: Element>(source: &[A], target: &mut [B]) {
 pub fn convert(source: DType, from: &[u8], target: DType, to: &mut [u8]) -> crate::Result<()> {
     let (wide, narrow) = (source.bits() as usize / 8, target.bits() as usize / 8);
     ensure!(
-        from.len() % wide == 0 && to.len() % narrow == 0 && from.len() / wide == to.len() / narrow,
+        from.len().is_multiple_of(wide) && to.len().is_multiple_of(narrow) && from.len() / wide == to.len() / narrow,
         Shape,
         "convert",
         "requires as many {target} as {source} elements, got {} and {} bytes",

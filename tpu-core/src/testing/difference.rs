@@ -22,16 +22,22 @@ pub fn difference(
         Tolerance::Numbers => first(expected, got, |i| steps(expected, got, i) == 0),
         Tolerance::Ulps(ulps) => first(expected, got, |i| steps(expected, got, i) <= ulps),
         Tolerance::Sum { terms } => {
-            let magnitudes = op.and_then(|op| magnitudes(op, operands));
-            let exact = computed_in(expected.dtype());
-            first(expected, got, |i| match &magnitudes {
-                Some(magnitudes) => within_sum(expected, got, i, magnitudes[i], terms as f64 * exact.unit, &exact),
+            let all = op.and_then(|op| magnitudes(op, operands));
+            let zeroed: Vec<Array> = operands.iter().map(without_infinities).collect();
+            let finite = op.and_then(|op| magnitudes(op, &zeroed));
+            let exact = computed_in(op, expected.dtype());
+            let padded = op.is_some_and(|op| may_multiply_padding(op, operands));
+            first(expected, got, |i| match all.as_ref().zip(finite.as_ref()) {
+                Some((all, finite)) => {
+                    (padded && parts(got, i).iter().any(|part| part.is_nan()))
+                        || within_sum(expected, got, i, (all[i], finite[i]), terms as f64 * exact.unit, &exact)
+                }
                 None => steps(expected, got, i) == 0,
             })
         }
         Tolerance::Product { factors } => {
             let ranges = op.and_then(|op| product_ranges(op, operands));
-            let exact = computed_in(expected.dtype());
+            let exact = computed_in(op, expected.dtype());
             first(expected, got, |i| {
                 let (low, high) = ranges.as_ref().map_or((0.0, f64::INFINITY), |(low, high)| (low[i], high[i]));
                 let normal = low >= exact.least && high <= exact.largest;
@@ -118,11 +124,23 @@ struct Arithmetic {
     largest: f64,
 }
 
-fn computed_in(dtype: DType) -> Arithmetic {
-    match dtype {
-        DType::F64 => Arithmetic { unit: f64::EPSILON / 2.0, least: f64::MIN_POSITIVE, largest: f64::MAX },
-        _ => Arithmetic { unit: f32::EPSILON as f64 / 2.0, least: f32::MIN_POSITIVE.into(), largest: f32::MAX.into() },
-    }
+fn computed_in(op: Option<&Op>, dtype: DType) -> Arithmetic {
+    // Elements that are updated in place are rounded at each update, as `index_add_` does.
+    let in_place = matches!(op, Some(Op::Scatter(_) | Op::SelectAndScatter { .. }));
+    let (digits, least, largest) = match dtype {
+        DType::F64 => (53, f64::MIN_POSITIVE, f64::MAX),
+        DType::F16 if in_place => (11, 2f64.powi(-14), 65504.0),
+        DType::BF16 if in_place => (8, f32::MIN_POSITIVE.into(), half::bf16::MAX.to_f64()),
+        _ => (24, f32::MIN_POSITIVE.into(), f32::MAX.into()),
+    };
+    Arithmetic { unit: 2f64.powi(-digits), least, largest }
+}
+
+/// Whether zeros of a convolution's padding may meet an infinity or NaN of the kernel. StableHLO multiplies them, which gives NaN; PyTorch
+/// leaves them out in some of its algorithms and not in others.
+fn may_multiply_padding(op: &Op, operands: &[Array]) -> bool {
+    let finite = |x: &Array| (0..x.elements()).all(|i| parts(x, i).iter().all(|part| part.is_finite()));
+    matches!(op, Op::Convolution(_)) && !finite(&operands[1])
 }
 
 /// The largest finite number of a dtype and the step at `x`.
@@ -139,14 +157,22 @@ fn grid(dtype: DType, x: f64) -> (f64, f64) {
     (largest, 2f64.powi(exponent.max(least)))
 }
 
-/// Whether a sum over terms of total magnitude `magnitude` may come out as `got`, for an error of `relative` times that.
-fn within_sum(expected: &Array, got: &Array, i: usize, magnitude: f64, relative: f64, computed: &Arithmetic) -> bool {
-    // An infinite or NaN term decides alone, unless finite terms may overflow on the way.
-    if magnitude.is_finite() && magnitude > computed.largest / 2.0 {
+/// Whether a sum may come out as `got`, for an error of `relative` times the total magnitude of its terms; `finite` is that of the finite ones.
+fn within_sum(
+    expected: &Array,
+    got: &Array,
+    i: usize,
+    (magnitude, finite): (f64, f64),
+    relative: f64,
+    computed: &Arithmetic,
+) -> bool {
+    // Finite terms may overflow on the way in one order and not in another.
+    if finite.is_nan() || finite > computed.largest / 2.0 {
         return true;
     }
+    // An infinite or NaN term decides alone; which parts of a complex product it reaches depends on the formula.
     if !magnitude.is_finite() {
-        return steps(expected, got, i) == 0;
+        return expected.dtype().is_complex() || steps(expected, got, i) == 0;
     }
     let factor = if expected.dtype().is_complex() { 2.0 } else { 1.0 };
     let (x, y) = (parts(expected, i), parts(got, i));
@@ -202,6 +228,16 @@ pub fn terms(op: &Op, operands: &[Array], result: &Array) -> usize {
 fn absolute(x: &Array) -> Option<Array> {
     let values: Vec<f64> = (0..x.elements()).map(|i| parts(x, i)).map(|[re, im]| re.hypot(im)).collect();
     Array::new(&x.ty().shape, &values).ok()
+}
+
+/// The same elements with zeros in place of infinities and NaNs.
+fn without_infinities(x: &Array) -> Array {
+    crate::with_element!(x.dtype(), T => {
+        let finite = |i: usize| parts(x, i).iter().all(|part| part.is_finite());
+        let element = |i: usize| if finite(i) { <T as convert::Cast>::load(element(x, i)) } else { T::default() };
+        let elements: Vec<T> = (0..x.elements()).map(element).collect();
+        Array::new(&x.ty().shape, &elements).unwrap_or_else(|_| x.clone())
+    })
 }
 
 /// For each result element the sum of the magnitudes of its terms: the op itself on magnitudes in `f64`.

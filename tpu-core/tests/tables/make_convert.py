@@ -5,6 +5,8 @@
 Each line is `source target` and then, for each input of the source (listed once, in a line `source inputs`), the bits of
 the result in hexadecimal, `bits~count` for equal ones in a row. NaN results of types with more than eight bits are written `n`: their payload is not compared.
 
+Lines `# all source target hash` hold the FNV-1a hash of the results of all 65536 inputs of a 16-bit float.
+
 C++ leaves conversions of floats out of an integer's range undefined, and PyTorch's scalar and vector loops may answer
 differently. So every input is converted alone and in a tensor of 64 equal elements. Where the two differ the scalar loop's
 value is written, with a `*` before it: that one is what `dtype/convert.rs` documents.
@@ -119,8 +121,20 @@ def shown(target, value):
     return f"{value:x}"
 
 
+def fnv1a(values):
+    """The 64-bit hash of bytes."""
+    hashed = 0xCBF29CE484222325
+    for value in values:
+        hashed = ((hashed ^ value) * 0x100000001B3) & (2**64 - 1)
+    return hashed
+
+
 def main():
     print(f"# PyTorch {torch.__version__.split('+')[0]}, by make_convert.py")
+    for source in ("float16", "bfloat16"):
+        every = from_bits(source, list(range(65536)))
+        for target in ("float8_e4m3fn", "float8_e5m2"):
+            print(f"# all {source} {target} {fnv1a(bits(every.to(getattr(torch, target)))):x}")
     for source in TYPES:
         values = inputs(source)
         print(f"{source} inputs\n{line([f'{v:x}' for v in values])}")

@@ -143,7 +143,8 @@ impl Term {
     /// Summed over the labels that are not needed.
     #[track_caller]
     fn summed(self, needed: impl Fn(Label) -> bool) -> Result<Self> {
-        let (kept, gone): (Vec<usize>, Vec<usize>) = (0..self.labels.len()).partition(|&axis| needed(self.labels[axis]));
+        let (kept, gone): (Vec<usize>, Vec<usize>) =
+            (0..self.labels.len()).partition(|&axis| needed(self.labels[axis]));
         let tensor = self.tensor.sum(gone.into_iter().map(|axis| axis as isize), false)?;
         Ok(Self { tensor, labels: kept.into_iter().map(|axis| self.labels[axis]).collect() })
     }
