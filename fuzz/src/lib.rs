@@ -5,7 +5,9 @@
 //! `src/bin/`; a short run with a fixed seed is a test beside the target.
 
 pub mod bytes;
+pub mod checkpoint;
 pub mod driver;
+pub mod graphs;
 pub mod indexing;
 pub mod plain;
 pub mod scheduler;
