@@ -69,8 +69,20 @@ fn damaged(bytes: &mut Bytes<'_>) -> Result<Vec<u8>, String> {
 
 /// A header made of plausible parts, with numbers that overflow at times.
 fn written(bytes: &mut Bytes<'_>) -> Vec<u8> {
-    const NUMBERS: [&str; 12] =
-        ["0", "1", "2", "4", "8", "16", "-1", "1.5", "4294967296", "9223372036854775807", "18446744073709551615", "1e30"];
+    const NUMBERS: [&str; 12] = [
+        "0",
+        "1",
+        "2",
+        "4",
+        "8",
+        "16",
+        "-1",
+        "1.5",
+        "4294967296",
+        "9223372036854775807",
+        "18446744073709551615",
+        "1e30",
+    ];
     let mut header = String::from("{");
     for at in 0..bytes.below(4) {
         let dtype = bytes.pick(&["F32", "U8", "BOOL", "I64", "F8_E4M3", "C64", "F4", "F64", "X"]);
@@ -128,9 +140,8 @@ fn same_after_saving(checkpoint: &Checkpoint, path: &Path) -> Outcome {
 /// A model takes all values of a checkpoint or none.
 fn restore(checkpoint: &Checkpoint) -> Outcome {
     let model = model().map_err(|error| error.to_string())?;
-    let values = || -> Vec<Option<Vec<u8>>> {
-        model.parameters().iter().map(|param| param.value().to_bytes().ok()).collect()
-    };
+    let values =
+        || -> Vec<Option<Vec<u8>>> { model.parameters().iter().map(|param| param.value().to_bytes().ok()).collect() };
     let before = values();
     match checkpoint.restore(&model, None) {
         Ok(()) => {

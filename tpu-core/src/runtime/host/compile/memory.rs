@@ -60,6 +60,10 @@ pub(super) struct Request<'a> {
     pub arguments: &'a HashMap<Value, usize>,
     /// Computed values that are results.
     pub results: &'a [Value],
+    /// Arguments that are results as they are.
+    pub kept: &'a [Value],
+    /// Values of checks: read when the last of them is there.
+    pub checks: &'a [Value],
     /// The last step that a check depends on, if there are checks.
     pub last_check: Option<usize>,
 }
@@ -122,6 +126,9 @@ pub(super) fn plan(request: &Request<'_>) -> Result<Plan> {
         for &value in uses.reads.iter().chain(&uses.writes) {
             last.insert(value, step);
         }
+    }
+    for &value in request.checks {
+        last.entry(value).and_modify(|step| *step = (*step).max(request.last_check.unwrap_or(0)));
     }
     let mut plan = Plan {
         locations: HashMap::new(),
@@ -206,6 +213,7 @@ impl Donors {
         let mut all: Vec<_> = request
             .arguments
             .iter()
+            .filter(|(value, _)| !request.kept.contains(value))
             .map(|(&value, &index)| (value, index, (request.bytes)(value), last.get(&value).copied()))
             .collect();
         all.sort_by_key(|donor| donor.1);
@@ -220,9 +228,7 @@ impl Donors {
         }
         let bytes = (request.bytes)(value);
         let same_place = |read: Value| uses.in_place.iter().any(|&pair| pair == (value, read));
-        let is_result = |read: Value| request.results.contains(&read);
-        let mut position =
-            self.all.iter().position(|d| d.2 == bytes && d.3 == Some(step) && same_place(d.0) && !is_result(d.0));
+        let mut position = self.all.iter().position(|d| d.2 == bytes && d.3 == Some(step) && same_place(d.0));
         if position.is_none() {
             position = self.all.iter().position(|d| d.2 == bytes && bytes > 0 && d.3.is_none_or(|end| end < step));
         }

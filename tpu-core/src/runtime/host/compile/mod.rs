@@ -185,6 +185,8 @@ impl Compiler<'_> {
         };
         let computed: Vec<Value> =
             main.results.iter().filter_map(|&v| root(v)).filter(|v| !arguments.contains_key(v)).collect();
+        let kept: Vec<Value> =
+            main.results.iter().filter_map(|&v| root(v)).filter(|v| arguments.contains_key(v)).collect();
         let step_of: HashMap<Value, usize> =
             uses.iter().enumerate().flat_map(|(step, uses)| uses.writes.iter().map(move |&v| (v, step))).collect();
         let checks: Vec<Value> = graph.checks.iter().filter_map(|check| root(check.value)).collect();
@@ -194,6 +196,8 @@ impl Compiler<'_> {
             bytes: &bytes,
             arguments: &arguments,
             results: &computed,
+            kept: &kept,
+            checks: &checks,
             last_check,
         })?;
         let constants = &self.constants;

@@ -27,14 +27,18 @@ pub(super) fn exp(x: f32) -> f32 {
     let shifted = x * LOG2_E + ROUND32;
     let n = shifted - ROUND32;
     let integer = (shifted.to_bits() as i32).wrapping_sub(ROUND32.to_bits() as i32);
-    let r = (x - n * LN2_HIGH) - n * LN2_LOW;
+    let high = x - n * LN2_HIGH;
+    let low = n * LN2_LOW;
+    let r = high - low;
+    // What the difference lost.
+    let lost = (high - r) - low;
     let p = 1.987_569_1e-4;
     let p = p * r + 1.398_2e-3;
     let p = p * r + 8.333_452e-3;
     let p = p * r + 4.166_579_6e-2;
     let p = p * r + 1.666_666_5e-1;
     let p = p * r + 0.5;
-    let p = p * (r * r) + r + 1.0;
+    let p = (p * (r * r) + lost) + r + 1.0;
     // In two steps, so that results may be denormal or infinite.
     let half = integer >> 1;
     p * power_of_two(half) * power_of_two(integer.wrapping_sub(half))
@@ -58,7 +62,7 @@ pub(super) fn tanh(x: f32) -> f32 {
     let p = p * z - 5.373_971_6e-2;
     let p = p * z + 1.333_144_2e-1;
     let p = p * z - 3.333_328e-1;
-    let small = p * z * x + x;
+    let small = (p * z * a + a).copysign(x);
     let large = 1.0 - 2.0 / (exp(a + a) + 1.0);
     let large = large.copysign(x);
     if a < 0.625 { small } else { large }

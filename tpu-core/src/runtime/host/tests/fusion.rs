@@ -67,7 +67,7 @@ fn assert_same_bits(name: &str, graph: &Graph) {
     }
 }
 
-fn gelu_residual_layer_norm(rows: usize, cols: usize) -> Graph {
+pub(super) fn gelu_residual_layer_norm(rows: usize, cols: usize) -> Graph {
     let mut b = Build::new();
     let (x, r) = (b.input(DType::F32, &[rows, cols]), b.input(DType::F32, &[rows, cols]));
     let (w, c) = (b.input(DType::F32, &[cols]), b.input(DType::F32, &[cols]));
@@ -79,7 +79,7 @@ fn gelu_residual_layer_norm(rows: usize, cols: usize) -> Graph {
     b.done(&[y])
 }
 
-fn softmax(dtype: DType, sizes: &[usize]) -> Graph {
+pub(super) fn softmax(dtype: DType, sizes: &[usize]) -> Graph {
     let mut b = Build::new();
     let x = b.input(dtype, sizes);
     let y = b.softmax(x);
@@ -87,7 +87,7 @@ fn softmax(dtype: DType, sizes: &[usize]) -> Graph {
 }
 
 /// Gradients of a layer norm with respect to its input, weight and bias.
-fn layer_norm_gradient(dtype: DType, sizes: &[usize]) -> Graph {
+pub(super) fn layer_norm_gradient(dtype: DType, sizes: &[usize]) -> Graph {
     let mut b = Build::new();
     let (x, dy) = (b.input(dtype, sizes), b.input(dtype, sizes));
     let w = b.input(dtype, &sizes[sizes.len() - 1..]);
@@ -112,7 +112,7 @@ fn gelu_affine_residual_and_layer_norm_are_one_kernel() {
 }
 
 #[test]
-fn softmax_is_one_kernel() {
+pub(super) fn softmax_is_one_kernel() {
     assert_one_kernel(&softmax(DType::F32, &[4, 3, 50]), 1, 1);
 }
 

@@ -111,6 +111,44 @@ fn a_failed_check_leaves_donated_arguments_and_gives_other_results() {
 }
 
 #[test]
+fn a_donated_argument_that_is_a_result_is_not_overwritten() {
+    let mut b = Build::new();
+    let p = b.input(DType::F32, &[50, 60]);
+    let q = b.scale(p, 2.0);
+    let graph = b.done(&[p, q]);
+    let host = host(1, Isa::detect());
+    let values = arguments(&graph, 8);
+    let executable = host.compile(&graph, CompileOptions::default()).unwrap();
+    let mut list = [Argument::Donated(upload(&host, &graph, 0, &values[0]))];
+    let outcome = executable.run(0, &mut list).unwrap();
+    assert_eq!(read(&*outcome.results[0]), values[0]);
+    assert_eq!(read(&*outcome.results[1]), run(&graph, &values)[1]);
+}
+
+#[test]
+fn values_of_checks_are_kept_until_all_are_known() {
+    let mut b = Build::new();
+    let x = b.input(DType::I32, &[6, 5]);
+    let mut checks = Vec::new();
+    let mut y = x;
+    for kind in [crate::ir::Reducer::Max, crate::ir::Reducer::Min, crate::ir::Reducer::Sum] {
+        checks.push(b.op(Op::Reduce { kind, axes: [0, 1][..].into() }, &[y]));
+        y = b.op(Op::Transpose([1, 0][..].into()), &[y]);
+        y = b.op(Op::Cumulative { kind, axis: 0, reverse: false }, &[y]);
+    }
+    let wanted = b.0.clone();
+    let mut graph = b.done(&[y]);
+    graph.checks = checks.iter().map(|&value| Check { value, guards: value.node }).collect();
+    let values = arguments(&graph, 4);
+    let got = run_with(&host(1, Isa::detect()), &graph, CompileOptions::default(), &values).unwrap().1;
+    let mut plain = wanted;
+    let main = plain.main();
+    plain.set_results(main, checks);
+    let want: Vec<i32> = run_plain(&plain, &values).unwrap().iter().map(|bytes| i32::read_bytes(bytes)[0]).collect();
+    assert_eq!(got, want);
+}
+
+#[test]
 fn a_run_beyond_the_limit_is_an_error_and_donated_arguments_stay() {
     let mut b = Build::new();
     let x = b.input(DType::F32, &[1000]);

@@ -1,5 +1,6 @@
 //! The host against independent implementations: the plain kernels op by op, f64 mathematics, the reference interpreter.
 
+mod accuracy;
 mod build;
 mod fusion;
 mod memory;
