@@ -54,13 +54,14 @@ pub(crate) unsafe fn run(copy: &StridedCopy, bases: &[*mut u8], parallel: bool) 
         bases[copy.dst_base as usize].wrapping_add(copy.dst_offset),
         bases[copy.src_base as usize].wrapping_add(copy.src_offset),
     );
+    let copy_typed = match copy.bytes {
+        1 => typed::<u8>,
+        2 => typed::<u16>,
+        4 => typed::<u32>,
+        _ => typed::<u64>,
+    };
     // SAFETY: passed on to the caller.
-    match copy.bytes {
-        1 => unsafe { typed::<u8>(copy, shared, parallel) },
-        2 => unsafe { typed::<u16>(copy, shared, parallel) },
-        4 => unsafe { typed::<u32>(copy, shared, parallel) },
-        _ => unsafe { typed::<u64>(copy, shared, parallel) },
-    }
+    unsafe { copy_typed(copy, shared, parallel) };
 }
 
 unsafe fn typed<T: Copy>(copy: &StridedCopy, shared: Shared, parallel: bool) {

@@ -67,10 +67,12 @@ pub(crate) unsafe fn run(dot: &Dot, bases: &[*mut u8], parallel: bool) {
     let one = |index: usize, inner: bool| {
         let shared = &shared;
         // SAFETY: passed on to the caller; products of different indices are disjoint.
-        match dot.dtype {
-            DType::F32 => unsafe { product(dot, shared, index, 0f32, 1f32, inner) },
-            DType::F64 => unsafe { product(dot, shared, index, 0f64, 1f64, inner) },
-            _ => unsafe { product(dot, shared, index, Complex64::new(0.0, 0.0), Complex64::new(1.0, 0.0), inner) },
+        unsafe {
+            match dot.dtype {
+                DType::F32 => product(dot, shared, index, 0f32, 1f32, inner),
+                DType::F64 => product(dot, shared, index, 0f64, 1f64, inner),
+                _ => product(dot, shared, index, Complex64::new(0.0, 0.0), Complex64::new(1.0, 0.0), inner),
+            }
         }
     };
     if threads == 1 || count < threads {

@@ -313,7 +313,7 @@ mod tests {
     fn classes_waste_at_most_an_eighth_and_are_aligned() {
         for bytes in (1..5000).chain([123_456, 1 << 30, (1 << 30) + 1]) {
             let class = class(bytes);
-            assert!(class >= bytes && class % ALIGN == 0);
+            assert!(class >= bytes && class.is_multiple_of(ALIGN));
             assert!(class - bytes < (bytes / 8).max(ALIGN), "{bytes} {class}");
         }
     }

@@ -7,9 +7,9 @@
 //! A group has a domain of `rows` × `cols` elements. Its nodes have all of them, or one per row. `cols` is set by the
 //! first reduction; before, a group is elementwise and has no rows.
 
+use super::domain::{Group, Need, reads_rows};
 use super::rules::Kind;
-use super::view::{Axes, View, refine, refine_strides};
-use super::view::{Root, dense_strides};
+use super::view::{Root, View};
 use crate::ir::{Graph, NodeId, Op, Value};
 use smallvec::{SmallVec, smallvec};
 use std::collections::HashMap;
@@ -30,19 +30,6 @@ pub(super) enum Unit {
     Kernel(NodeId),
     /// A view made real.
     Copy(Value, View),
-}
-
-/// A fusion group.
-#[derive(Debug, Default)]
-pub(super) struct Group {
-    /// Its nodes, operands first.
-    pub nodes: Vec<NodeId>,
-    /// Sizes of the domain's axes, none of them one: the coarsest that every node's shape is made of.
-    pub shape: Axes,
-    /// Elements of a row, when something is reduced.
-    pub cols: Option<usize>,
-    /// Rows that one column reduction covers.
-    pub fold_rows: Option<usize>,
 }
 
 /// The result of fusion.
@@ -262,10 +249,8 @@ impl Fuser<'_> {
         self.unit_of[id.0 as usize] = unit;
         self.reads[id.0 as usize] = reads.iter().map(|read| read.view.clone()).collect();
         for read in reads {
-            if let Root::Value(root) = read.view.root {
-                if read.view.is_dense() {
-                    self.group_reading.insert(root, unit);
-                }
+            if let (Root::Value(root), true) = (&read.view.root, read.view.is_dense()) {
+                self.group_reading.insert(*root, unit);
             }
         }
         for source in reads.iter().filter_map(|read| read.unit) {
@@ -294,13 +279,15 @@ impl Fuser<'_> {
             }
         }
         // A reduction of an input goes with a group that reads this input anyway.
-        if let (true, [Read { view: View { root: Root::Value(root), .. }, .. }]) = (candidates.is_empty(), &reads[..]) {
-            if self.kinds[id.0 as usize] != Kind::Elementwise && reads[0].view.is_dense() {
-                if let Some(&known) = self.group_reading.get(root) {
-                    let unit = self.find(known);
-                    candidates.extend(self.joined(unit, &need, &reads).map(|domain| (unit, domain)));
-                }
-            }
+        let reduces = self.kinds[id.0 as usize] != Kind::Elementwise;
+        if candidates.is_empty()
+            && reduces
+            && reads[0].view.is_dense()
+            && let Root::Value(root) = reads[0].view.root
+            && let Some(&known) = self.group_reading.get(&root)
+        {
+            let unit = self.find(known);
+            candidates.extend(self.joined(unit, &need, &reads).map(|domain| (unit, domain)));
         }
         candidates.sort_by_key(|(unit, _)| std::cmp::Reverse(self.states[*unit as usize].level));
         for (target, domain) in candidates {
@@ -427,7 +414,7 @@ impl Fuser<'_> {
         {
             return None;
         }
-        let gone = std::mem::replace(&mut self.states[other as usize].unit, None);
+        let gone = self.states[other as usize].unit.take();
         let readers = std::mem::take(&mut self.states[other as usize].readers);
         let state = &mut self.states[target as usize];
         state.readers.extend(readers);
@@ -513,120 +500,4 @@ fn is_scattered(view: &View) -> bool {
     }
     let inner = view.sizes.iter().zip(&view.strides).rev().find(|(size, _)| **size != 1);
     inner.is_some_and(|(_, &stride)| stride > 4)
-}
-
-/// Whether the view reads one element per row, each at its row.
-fn reads_rows(view: &View, shape: &[usize], rows: usize, cols: usize) -> bool {
-    let Some(split) = super::lower::row_axes(shape, cols) else { return false };
-    let elements: usize = view.sizes.iter().product();
-    if elements == rows {
-        return view.is_dense();
-    }
-    let Some(strides) = (elements == rows * cols).then(|| refine_strides(view, shape)).flatten() else { return false };
-    view.offset == 0 && strides[split..].iter().all(|&s| s == 0) && strides[..split] == *dense_strides(&shape[..split])
-}
-
-/// What a node asks of a group's domain.
-struct Need {
-    /// Its elements, or its operand's for a reduction.
-    sizes: Axes,
-    /// Elements of a row.
-    cols: Option<usize>,
-    /// Rows of one column reduction.
-    fold_rows: Option<usize>,
-}
-
-impl Need {
-    fn of(graph: &Graph, id: NodeId, kind: Kind) -> Self {
-        let node = &graph[id];
-        let Op::Reduce { axes, .. } = &node.op else {
-            let sizes = Axes::from_slice(node.types[0].shape.sizes());
-            return Self { sizes, cols: None, fold_rows: None };
-        };
-        let sizes = Axes::from_slice(graph.ty(node.operands[0]).shape.sizes());
-        let reduced: usize = axes.iter().map(|&axis| sizes[axis]).product();
-        match kind {
-            Kind::ColumnFold => {
-                let inner = axes.last().map_or(0, |&axis| axis + 1);
-                let cols = sizes[inner..].iter().product();
-                Self { sizes, cols: Some(cols), fold_rows: Some(reduced) }
-            }
-            _ => Self { sizes, cols: Some(reduced), fold_rows: None },
-        }
-    }
-
-    fn domain(&self) -> Group {
-        let whole = refine(&self.sizes, &self.sizes).unwrap_or_default();
-        let shape = match self.cols {
-            Some(cols) => {
-                let rows = self.sizes.iter().product::<usize>() / cols.max(1);
-                refine(&whole, &[rows, cols]).unwrap_or(whole)
-            }
-            None => whole,
-        };
-        Group { nodes: Vec::new(), shape, cols: self.cols, fold_rows: self.fold_rows }
-    }
-}
-
-/// The one that is there, if the two do not differ.
-fn same<T: PartialEq>(a: Option<T>, b: Option<T>) -> Option<Option<T>> {
-    match (a, b) {
-        (Some(a), Some(b)) => (a == b).then_some(Some(a)),
-        (a, b) => Some(a.or(b)),
-    }
-}
-
-impl Group {
-    /// Elements of the domain.
-    pub fn elements(&self) -> usize {
-        self.shape.iter().product()
-    }
-
-    /// Rows of the domain, when something is reduced.
-    pub fn rows(&self) -> usize {
-        self.elements() / self.cols.unwrap_or(1)
-    }
-
-    /// The domain with a node in it.
-    fn with(&self, need: &Need) -> Option<Self> {
-        let elements: usize = need.sizes.iter().product();
-        if need.cols.is_none() && self.cols.is_some() && elements == self.rows() && elements != self.elements() {
-            return self.with_rows(&need.sizes);
-        }
-        self.union(&need.domain())
-    }
-
-    /// The domain with a node of one element per row.
-    fn with_rows(&self, sizes: &[usize]) -> Option<Self> {
-        let cols = self.cols?;
-        let split = super::lower::row_axes(&self.shape, cols)?;
-        let mut shape = refine(&self.shape[..split], sizes)?;
-        shape.extend_from_slice(&self.shape[split..]);
-        Some(Self { nodes: Vec::new(), shape, cols: self.cols, fold_rows: self.fold_rows })
-    }
-
-    /// The domain of two groups together: of the same elements, or one of them of the other's rows.
-    fn union(&self, other: &Self) -> Option<Self> {
-        let (mine, theirs) = (self.elements(), other.elements());
-        if mine != theirs {
-            return match (self.cols, other.cols) {
-                (Some(_), None) if theirs == self.rows() => self.with_rows(&other.shape),
-                (None, Some(_)) if mine == other.rows() => other.with_rows(&self.shape),
-                _ => None,
-            };
-        }
-        let cols = same(self.cols, other.cols)?;
-        let fold_rows = same(self.fold_rows, other.fold_rows)?;
-        let mut shape = refine(&self.shape, &other.shape)?;
-        if let Some(cols) = cols {
-            shape = refine(&shape, &[mine / cols, cols])?;
-        }
-        // A column reduction covers whole runs of rows.
-        if let (Some(rows), Some(cols)) = (fold_rows, cols) {
-            if !(mine / cols).is_multiple_of(rows) {
-                return None;
-            }
-        }
-        Some(Self { nodes: Vec::new(), shape, cols, fold_rows })
-    }
 }

@@ -6,7 +6,8 @@
 //! that is later.
 
 use super::constants::Constants;
-use super::fuse::{Fusion, Group};
+use super::domain::{Group, row_axes};
+use super::fuse::Fusion;
 use super::place;
 use super::rules::{Kind, needs_rounded};
 use super::view::{Axes, Root, View, linear, refine, refine_strides};
@@ -48,17 +49,6 @@ pub(super) struct Lowered {
     pub nodes: Vec<NodeId>,
     /// Pairs (written, read): the written value may take the memory of the read one.
     pub in_place: Vec<(Value, Value)>,
-}
-
-/// The first axis of the rows' inner part: the axes after it have `cols` elements.
-pub(super) fn row_axes(shape: &[usize], cols: usize) -> Option<usize> {
-    let mut product = 1;
-    let mut axis = shape.len();
-    while product < cols && axis > 0 {
-        axis -= 1;
-        product *= shape[axis];
-    }
-    (product == cols).then_some(axis)
 }
 
 /// A value of the group.

@@ -227,7 +227,7 @@ impl Donors {
             return None;
         }
         let bytes = (request.bytes)(value);
-        let same_place = |read: Value| uses.in_place.iter().any(|&pair| pair == (value, read));
+        let same_place = |read: Value| uses.in_place.contains(&(value, read));
         let mut position = self.all.iter().position(|d| d.2 == bytes && d.3 == Some(step) && same_place(d.0));
         if position.is_none() {
             position = self.all.iter().position(|d| d.2 == bytes && bytes > 0 && d.3.is_none_or(|end| end < step));

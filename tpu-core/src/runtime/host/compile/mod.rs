@@ -1,6 +1,7 @@
 //! From a graph to a program of the host: simplify → fuse → lower → plan memory.
 
 mod constants;
+mod domain;
 mod dot;
 mod fuse;
 mod lower;

@@ -194,10 +194,10 @@ fn in_place(lowering: &Lowering<'_>) -> Vec<(Value, Value)> {
     }
     // What a gather reads may be anywhere.
     for step in &lowering.steps {
-        if let What::Gather(gather) = &step.what {
-            if gather.iota.is_none() {
-                reads.insert(gather.base, None);
-            }
+        if let What::Gather(gather) = &step.what
+            && gather.iota.is_none()
+        {
+            reads.insert(gather.base, None);
         }
     }
     let mut pairs = Vec::new();
@@ -205,10 +205,12 @@ fn in_place(lowering: &Lowering<'_>) -> Vec<(Value, Value)> {
         let Some(&(output, _)) = lowering.outputs.iter().find(|(_, known)| *known == base) else { continue };
         for (index, memory) in lowering.buffers.iter().enumerate() {
             let Memory::Value(input) = *memory else { continue };
-            if let Some(Some((last, input_size))) = reads.get(&(FIRST_BUFFER + index as u32)) {
-                if *last <= at && *input_size == size && input != output {
-                    pairs.push((output, input));
-                }
+            if let Some(Some((last, input_size))) = reads.get(&(FIRST_BUFFER + index as u32))
+                && *last <= at
+                && *input_size == size
+                && input != output
+            {
+                pairs.push((output, input));
             }
         }
     }

@@ -440,7 +440,8 @@ fn narrow_bf16(x: f32) -> u16 {
 #[inline(always)]
 fn widen_f16(x: u16) -> f32 {
     let magnitude = u32::from(x & 0x7fff) << 13;
-    let scaled = f32::from_bits(magnitude) * 5.192_296_9e33;
+    // 2^112: what the exponents' biases differ by.
+    let scaled = f32::from_bits(magnitude) * f32::from_bits(0x7780_0000);
     let special = f32::from_bits(magnitude | 0x7f80_0000);
     let y = if magnitude >= 0x0f80_0000 { special } else { scaled };
     f32::from_bits(y.to_bits() | (u32::from(x & 0x8000) << 16))

@@ -121,8 +121,8 @@ unsafe fn heavy_row<T: Copy, U: Copy, F: Map1<T, U>>(a: *const T, d: *mut U, col
         }
         if F::RARE {
             let mut any = false;
-            for l in 0..HEAVY {
-                any |= F::is_rare(x[l]);
+            for &x in &x {
+                any |= F::is_rare(x);
             }
             if any {
                 for l in 0..n {
@@ -261,9 +261,9 @@ unsafe fn reduce<T: Copy, F: Fold<T>>(call: &Call) {
             }
             i += LANES;
         }
-        for l in 0..n - i {
+        for (l, acc) in acc[..n - i].iter_mut().enumerate() {
             // SAFETY: i + l < n.
-            acc[l] = F::fold(acc[l], unsafe { a.add(i + l).read_unaligned() });
+            *acc = F::fold(*acc, unsafe { a.add(i + l).read_unaligned() });
         }
         // Halves that hold only the identity change nothing: start where there is something.
         let mut half = match n {

@@ -9,8 +9,8 @@ fn samples() -> Vec<f32> {
     let mut all = vec![0.0, -0.0, 1.0, -1.0, f32::INFINITY, f32::NEG_INFINITY, f32::NAN, f32::MAX, f32::MIN];
     for exponent in 0..255u32 {
         for i in 0..=256u32 {
-            let mantissa = (i * 0x8000).min(0x7f_ffff) ^ (i * 2_654_435 & 0x7fff);
-            let x = f32::from_bits(exponent << 23 | mantissa & 0x7f_ffff);
+            let mantissa = (i * 0x8000).min(0x7f_ffff) ^ ((i * 2_654_435) & 0x7fff);
+            let x = f32::from_bits((exponent << 23) | (mantissa & 0x7f_ffff));
             all.extend([x, -x]);
         }
     }
