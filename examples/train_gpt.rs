@@ -133,18 +133,21 @@ fn run(options: &Options) -> Result<()> {
     eprintln!("{} parameters, {train} bytes to learn, {held_out} held out", trainer.model.size());
     let stopped = stop_on_ctrl_c()?;
     let before = lazy::statistics();
-    learn(options, &corpus, seed, &mut trainer, &stopped)?;
+    let held_out = corpus.held_out(options.eval_batches, options.batch, options.context)?;
+    learn(options, &corpus, &held_out, seed, &mut trainer, &stopped)?;
     let statistics = lazy::statistics().since(&before);
 
+    // First of all: whatever comes after cannot lose it. The last look at the held-out text is not in it, so that a run
+    // in two parts ends with the same file as one in one part.
     trainer.save(&checkpoint, seed)?;
+    let loss = trainer.evaluate(&held_out)?;
+    trainer.held_out.push((trainer.step, loss));
     let picture = out.join("loss.svg");
     let svg = loss_curve(&trainer.losses, &trainer.held_out);
     std::fs::write(&picture, svg).map_err(|error| Error::io("write", &picture, &error))?;
     let written = sample(&trainer.model, b"\n", options.sample, 0.8, seed)?;
     println!("{}", String::from_utf8_lossy(&written));
-    if let Some((step, loss)) = trainer.held_out.last() {
-        eprintln!("held out: {loss:.4} nats per byte after {step} steps");
-    }
+    eprintln!("held out: {loss:.4} nats per byte after {} steps", trainer.step);
     eprintln!("checkpoint: {}\nloss curve: {}", checkpoint.display(), picture.display());
     eprintln!("{statistics}");
     Ok(())
@@ -193,10 +196,16 @@ fn stop_on_ctrl_c() -> Result<Arc<AtomicBool>> {
 }
 
 /// Trains until the steps or the time are used up, or `stopped` is set.
-fn learn(options: &Options, corpus: &Corpus, seed: u64, trainer: &mut Trainer, stopped: &AtomicBool) -> Result<()> {
+fn learn(
+    options: &Options,
+    corpus: &Corpus,
+    held_out: &[Tensor],
+    seed: u64,
+    trainer: &mut Trainer,
+    stopped: &AtomicBool,
+) -> Result<()> {
     let Options { batch, context, .. } = *options;
     let given = options.batches.as_deref().map(batches).transpose()?;
-    let held_out = corpus.held_out(options.eval_batches, batch, context)?;
     let time = options.minutes.map(|minutes| Duration::from_secs_f64(minutes.max(0.0) * 60.0));
     let schedule = Schedule::new(options.lr, options.warmup, options.decay_steps, time);
     let steps = options.steps.unwrap_or(if time.is_some() { u64::MAX >> 1 } else { 1000 });
@@ -229,9 +238,8 @@ fn learn(options: &Options, corpus: &Corpus, seed: u64, trainer: &mut Trainer, s
             let step = trainer.losses.len() as u64;
             progress.report(Report { step, loss, peak_memory: device.memory().peak });
         }
-        let due = options.eval_every > 0 && more && trainer.step % options.eval_every == 0;
-        if due || !more {
-            let loss = trainer.evaluate(&held_out)?;
+        if more && options.eval_every > 0 && trainer.step.is_multiple_of(options.eval_every) {
+            let loss = trainer.evaluate(held_out)?;
             trainer.held_out.push((trainer.step, loss));
             progress.line(&format!("step {}: {loss:.4} nats per byte held out", trainer.step));
         }

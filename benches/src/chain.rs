@@ -1,6 +1,7 @@
 //! layer_norm(gelu_tanh(x · w + b) + r): memory traffic if every operation is a pass, one pass if they are fused.
 
 use tpu_core::{Result, Tensor};
+use tpu_ops::{Gelu, gelu, layer_norm};
 
 /// The operands.
 #[derive(Debug)]
@@ -31,12 +32,8 @@ impl Chain {
     /// When it fails.
     pub fn run(&self) -> Result<()> {
         let [w, b, gain, bias] = &self.rows;
-        let u = self.x.mul(w)?.add(b)?;
-        let inner = u.mul(&u.mul(&u)?.mul(0.044_715)?.add(1.0)?)?.mul((2.0 / std::f64::consts::PI).sqrt())?;
-        let y = u.mul(0.5)?.mul(&inner.tanh()?.add(1.0)?)?.add(&self.r)?;
-        let centred = y.sub(&y.mean([-1], true)?)?;
-        let variance = centred.square()?.mean([-1], true)?;
-        centred.mul(&variance.add(1e-5)?.rsqrt()?)?.mul(gain)?.add(bias)?.wait()
+        let y = gelu(&self.x.mul(w)?.add(b)?, Gelu::Tanh)?.add(&self.r)?;
+        layer_norm(&y, &y.sizes()[1..], Some(gain), Some(bias), 1e-5)?.wait()
     }
 }
 

@@ -72,9 +72,9 @@ impl Trainer {
     /// Saves all that later steps depend on; the batches depend on `seed` and the step only.
     pub fn save(&self, path: &Path, seed: u64) -> Result<()> {
         let mut checkpoint = Checkpoint::of(&self.model, Some(&self.optimizer))?;
-        checkpoint.text.insert("step".into(), self.step.to_string());
-        checkpoint.text.insert("seed".into(), seed.to_string());
         let mut add = |name: &str, tensor| checkpoint.tensors.insert(format!("{PROGRESS}{name}"), tensor);
+        add("step", Tensor::scalar(self.step)?);
+        add("seed", Tensor::scalar(seed)?);
         add("loss", Tensor::from_slice(&self.losses)?);
         let points = self.held_out.iter().flat_map(|&(step, loss)| [step as f32, loss]).collect();
         add("held_out", Tensor::from_vec(points, [self.held_out.len(), 2])?);
@@ -87,11 +87,6 @@ impl Trainer {
     /// Goes on from a checkpoint; gives its seed. Errors if it is of another model.
     pub fn resume(&mut self, path: &Path) -> Result<u64> {
         let mut checkpoint = Checkpoint::load(path)?;
-        let number = |key: &str| {
-            let found = checkpoint.text.get(key).and_then(|text| text.parse::<u64>().ok());
-            found.ok_or_else(|| damaged(path, &format!("none with a {key}")))
-        };
-        let (step, seed) = (number("step")?, number("seed")?);
         let mut progress = std::collections::BTreeMap::new();
         checkpoint.tensors.retain(|name, tensor| match name.strip_prefix(PROGRESS) {
             Some(name) => {
@@ -101,6 +96,7 @@ impl Trainer {
             None => true,
         });
         let part = |name: &str| progress.get(name).ok_or_else(|| damaged(path, &format!("none with {PROGRESS}{name}")));
+        let (step, seed) = (part("step")?.item()?, part("seed")?.item()?);
         let losses = part("loss")?.to_vec()?;
         let held_out = part("held_out")?.to_vec::<f32>()?.chunks_exact(2).map(|at| (at[0] as u64, at[1])).collect();
         if let Some(scaler) = &self.scaler {
