@@ -36,6 +36,8 @@ pub(crate) struct Operation {
     pub op: Op,
     pub operands: SmallVec<[Type; 2]>,
     pub results: SmallVec<[Type; 1]>,
+    /// Whether its indices were checked.
+    pub checked: bool,
     saved: Mutex<Saved>,
 }
 
@@ -180,6 +182,7 @@ impl Operation {
             op: recorded.op.clone(),
             operands: types.collect(),
             results: results.iter().map(|result| result.ty().clone()).collect(),
+            checked: recorded.checked,
             saved: Mutex::new(saved),
         }
     }
@@ -207,5 +210,22 @@ impl Drop for Node {
             drop(link);
         }
         DROPPING.with(|dropping| dropping.borrow_mut().1 = false);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_history_of_a_million_nodes_drops_on_a_small_stack() {
+        let run = || {
+            let mut link = Node::leaf(Weak::new());
+            for _ in 0..1_000_000 {
+                link = Node::link(SmallVec::from_iter([Some(link)]), Kind::Leaf(Weak::new()));
+            }
+            drop(link);
+        };
+        std::thread::Builder::new().stack_size(256 << 10).spawn(run).unwrap().join().unwrap();
     }
 }

@@ -138,8 +138,7 @@ impl<'a> Walk<'a> {
             }
             Ok(())
         };
-        // Indices were checked when they were used; the rules keep them in range.
-        let all = || with_grad(options.create_graph, || lazy::unchecked_indices(|| lazy::scope("backward", &mut all)));
+        let all = || with_grad(options.create_graph, || lazy::scope("backward", &mut all));
         device.scope(all)
     }
 }

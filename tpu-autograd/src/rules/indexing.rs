@@ -30,9 +30,27 @@ pub(super) fn gather(cx: &Context<'_>, dims: &GatherDims) -> Result<Gradients> {
     let bounds: Axes =
         dims.start_index_map.iter().map(|&axis| operand.shape.size(axis) - dims.slice_sizes[axis]).collect();
     // Where gather clamps, scatter would drop.
-    let indices = clamped(&cx.input(1)?, &bounds, dims.index_vector_dim)?;
+    let indices = guarded(cx, &bounds, dims.index_vector_dim)?;
+    let indices = clamped(&indices, &bounds, dims.index_vector_dim)?;
     let zeros = Tensor::zeros(&operand.shape, operand.dtype)?;
     Ok(SmallVec::from_iter([Some(zeros.scatter_general(&indices, cx.grad()?, back)?), None]))
+}
+
+/// The saved indices. If they were checked when they were used, they are again: where they are out of range, what is computed
+/// from them fails as the operation did, so that a failed step changes no parameter.
+fn guarded(cx: &Context<'_>, bounds: &[usize], vector: usize) -> Result<Tensor> {
+    let indices = cx.input(1)?;
+    if !cx.checked {
+        return Ok(indices);
+    }
+    // A look-up in the numbers 0, 1, … changes none of them.
+    let look_up = |indices: &Tensor, bound: usize| Tensor::iota(bound + 1, 0, DType::I64)?.take(indices, 0);
+    if vector == indices.rank() {
+        return look_up(&indices, bounds[0]);
+    }
+    let parts = bounds.iter().enumerate().map(|(at, &bound)| look_up(&indices.narrow(vector as isize, at, 1)?, bound));
+    let parts = parts.collect::<Result<Vec<_>>>()?;
+    Tensor::concat(&parts.iter().collect::<Vec<_>>(), vector as isize)
 }
 
 /// The largest start index of each component as a tensor that broadcasts against the indices; what the indices' dtype cannot
@@ -69,18 +87,22 @@ pub(super) fn scatter(cx: &Context<'_>, dims: &Arc<ScatterDims>) -> Result<Gradi
     let g = cx.grad()?;
     let updates = &cx.operands[2];
     let mut gradients = cx.none();
+    let indices = || match room(&cx.operands[0], updates, dims) {
+        Some(bounds) => guarded(cx, &bounds, dims.index_vector_dim),
+        None => cx.input(1),
+    };
     match dims.combiner {
         Some(Reducer::Sum) => {
             gradients[0] = Some(g.clone());
             if cx.needs(2) {
-                let indices = cx.input(1)?;
+                let indices = indices()?;
                 let inside = inside(&indices, &cx.operands[0], updates, dims)?;
                 let read = g.gather_general(&indices, reading(dims, &cx.operands[0], updates))?;
                 gradients[2] = Some(inside.select(&read, &constant(&read, 0)?)?);
             }
         }
         None => {
-            let indices = cx.input(1)?;
+            let indices = indices()?;
             if cx.needs(0) {
                 let zeros = Tensor::zeros(&updates.shape, updates.dtype)?;
                 gradients[0] = Some(g.scatter_general(&indices, &zeros, (**dims).clone())?);
@@ -117,12 +139,15 @@ fn reading(dims: &ScatterDims, operand: &Type, updates: &Type) -> GatherDims {
     }
 }
 
+/// The largest index of each component whose window fits; `None` if none does.
+fn room(operand: &Type, updates: &Type, dims: &ScatterDims) -> Option<Axes> {
+    let sizes = reading(dims, operand, updates).slice_sizes;
+    dims.scatter_dims_to_operand_dims.iter().map(|&axis| operand.shape.size(axis).checked_sub(sizes[axis])).collect()
+}
+
 /// Which updates were not dropped for being out of range: a bool of the updates' shape.
 fn inside(indices: &Tensor, operand: &Type, updates: &Type, dims: &ScatterDims) -> Result<Tensor> {
-    let sizes = reading(dims, operand, updates).slice_sizes;
-    let room = |&axis: &usize| operand.shape.size(axis).checked_sub(sizes[axis]);
-    let bounds: Option<Axes> = dims.scatter_dims_to_operand_dims.iter().map(room).collect();
-    let Some(bounds) = bounds else { return Tensor::zeros(&updates.shape, DType::Bool) };
+    let Some(bounds) = room(operand, updates, dims) else { return Tensor::zeros(&updates.shape, DType::Bool) };
     if bounds.is_empty() {
         return Tensor::ones(&updates.shape, DType::Bool);
     }
@@ -148,8 +173,9 @@ fn winners(indices: &Tensor, cx: &Context<'_>, dims: &Arc<ScatterDims>, back: Ga
     writer.gather_general(indices, back)?.eq(&own)
 }
 
-/// Along one axis: `out[… place[i] …] = x[… i …]`, for places that are a permutation, or part of one.
-pub(super) fn scatter_along(x: &Tensor, places: &Tensor, axis: usize, shape: &Shape) -> Result<Tensor> {
+/// Along one axis: `out[… places[i] …] = x[… i …]` for distinct places, zero elsewhere; with `add` the sum for places that
+/// repeat.
+pub(super) fn scatter_along(x: &Tensor, places: &Tensor, axis: usize, shape: &Shape, add: bool) -> Result<Tensor> {
     let zeros = Tensor::zeros(shape, x.dtype())?;
     let others: Axes = (0..shape.rank()).filter(|&other| other != axis).collect();
     let dims = ScatterDims {
@@ -160,8 +186,8 @@ pub(super) fn scatter_along(x: &Tensor, places: &Tensor, axis: usize, shape: &Sh
         scatter_dims_to_operand_dims: SmallVec::from_slice(&[axis]),
         index_vector_dim: shape.rank(),
         indices_are_sorted: false,
-        unique_indices: true,
-        combiner: None,
+        unique_indices: !add,
+        combiner: add.then_some(Reducer::Sum),
     };
     zeros.scatter_general(places, x, dims)
 }

@@ -156,5 +156,5 @@ pub(super) fn lu(cx: &Context<'_>) -> Result<Gradients> {
     let rows = solve(&upper, &left, false, false, false, TransposeKind::Adjoint)?;
     // Row i of the factors came from row permutation[i].
     let from = cx.output(2)?.unsqueeze(-1)?.broadcast_to(lu.shape())?;
-    Ok(SmallVec::from_iter([Some(super::indexing::scatter_along(&rows, &from, rank - 2, lu.shape())?)]))
+    Ok(SmallVec::from_iter([Some(super::indexing::scatter_along(&rows, &from, rank - 2, lu.shape(), false)?)]))
 }

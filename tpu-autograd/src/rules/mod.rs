@@ -80,6 +80,8 @@ pub(crate) struct Context<'a> {
     results: &'a [Type],
     arrived: &'a [Option<Tensor>],
     needs: &'a [bool],
+    /// Whether the operation's indices were checked.
+    checked: bool,
     saved_operands: SmallVec<[SavedOperand; 2]>,
     saved_results: SmallVec<[Option<Tensor>; 1]>,
 }
@@ -109,7 +111,8 @@ impl<'a> Context<'a> {
             }
         }
         let (operands, results) = (&operation.operands[..], &operation.results[..]);
-        Self { op: &operation.op, operands, results, arrived, needs, saved_operands, saved_results }
+        let (op, checked) = (&operation.op, operation.checked);
+        Self { op, operands, results, arrived, needs, checked, saved_operands, saved_results }
     }
 
     /// The only gradient of an operation of one result.

@@ -15,7 +15,7 @@ pub(super) fn sort(cx: &Context<'_>, axis: usize, descending: bool) -> Result<Gr
     let mut gradients = Gradients::new();
     for at in 0..cx.operands.len() {
         let back = match cx.grad_of(at).filter(|_| cx.needs(at)) {
-            Some(g) => Some(scatter_along(g, &sorted[1], axis, keys.shape())?),
+            Some(g) => Some(scatter_along(g, &sorted[1], axis, keys.shape(), false)?),
             None => None,
         };
         gradients.push(back);
@@ -26,5 +26,5 @@ pub(super) fn sort(cx: &Context<'_>, axis: usize, descending: bool) -> Result<Gr
 pub(super) fn top_k(cx: &Context<'_>) -> Result<Gradients> {
     let Some(g) = cx.grad_of(0) else { return Ok(cx.none()) };
     let shape = &cx.operands[0].shape;
-    Ok(SmallVec::from_iter([Some(scatter_along(g, cx.output(1)?, shape.rank() - 1, shape)?)]))
+    Ok(SmallVec::from_iter([Some(scatter_along(g, cx.output(1)?, shape.rank() - 1, shape, false)?)]))
 }

@@ -1,5 +1,6 @@
 //! Reductions and running reductions.
 
+use super::indexing::scatter_along;
 use super::{Context, Gradients, Saves, broadcast, conjugate, constant, record, scalar};
 use smallvec::SmallVec;
 use tpu_core::ir::{Axes, Op, Reducer};
@@ -119,5 +120,5 @@ fn extreme_so_far(cx: &Context<'_>, g: &Tensor, axis: usize, reverse: bool) -> R
     let size = x.shape().size(axis) as i64;
     let (none, latest) = if reverse { (size, Reducer::Min) } else { (-1, Reducer::Max) };
     let places = news.select(&places, &constant(&places, none)?)?.cumulative(latest, axis as isize, reverse)?;
-    constant(g, 0)?.scatter(axis as isize, &places, g, Some(Reducer::Sum))
+    scatter_along(g, &places, axis, g.shape(), true)
 }

@@ -31,6 +31,8 @@ pub struct Recorded<'a> {
     pub results: &'a [Tensor],
     /// The programs that the operation's block numbers stand for.
     pub regions: &'a [Arc<Graph>],
+    /// Whether a run-time check guards it: what is computed from the same operands elsewhere wants one too.
+    pub checked: bool,
 }
 
 /// A tensor's place in a history: a recorded operation and the number of the result.

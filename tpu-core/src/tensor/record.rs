@@ -188,7 +188,8 @@ fn try_record(
         tensors.push(Tensor::from_cell(cell));
     }
     if let (Some(history), Some(op)) = (history, kept) {
-        let extended = history.extend(&Recorded { op: &op, operands, results: &tensors, regions });
+        let extended =
+            history.extend(&Recorded { op: &op, operands, results: &tensors, regions, checked: check.is_some() });
         if let Some(history) = extended {
             for (result, tensor) in tensors.iter_mut().enumerate() {
                 if tensor.dtype().is_differentiable() {
