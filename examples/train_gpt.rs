@@ -208,8 +208,8 @@ fn learn(
     let given = options.batches.as_deref().map(batches).transpose()?;
     let time = options.minutes.map(|minutes| Duration::from_secs_f64(minutes.max(0.0) * 60.0));
     let schedule = Schedule::new(options.lr, options.warmup, options.decay_steps, time);
-    let steps = options.steps.unwrap_or(if time.is_some() { u64::MAX >> 1 } else { 1000 });
-    let last = trainer.step + steps;
+    let steps = options.steps.or(if time.is_some() { None } else { Some(1000) });
+    let last = steps.map(|steps| trainer.step.saturating_add(steps));
     let device = Device::current()?;
     let mut progress = Progress::new(trainer.step, last, (batch * context) as u64);
     if trainer.step > 0 {
@@ -219,7 +219,7 @@ fn learn(
     // The loss of the step before, read when the next one is queued: the device always has work.
     let mut queued: Option<Tensor> = None;
     loop {
-        let more = trainer.step < last
+        let more = last.is_none_or(|last| trainer.step < last)
             && !stopped.load(Ordering::Relaxed)
             && time.is_none_or(|time| progress.elapsed() < time);
         let next = if more {

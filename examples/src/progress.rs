@@ -14,7 +14,7 @@ pub struct Progress {
     start: Instant,
     last_line: Option<Instant>,
     first_step: u64,
-    last_step: u64,
+    last_step: Option<u64>,
     tokens_per_step: u64,
 }
 
@@ -30,14 +30,19 @@ pub struct Report {
 }
 
 impl Progress {
-    /// Of steps `first..last`, each of so many tokens.
-    pub fn new(first_step: u64, last_step: u64, tokens_per_step: u64) -> Self {
+    /// Of the steps from `first` on, each of so many tokens; to `last`, unless something else ends them.
+    pub fn new(first_step: u64, last_step: Option<u64>, tokens_per_step: u64) -> Self {
         let bar = std::io::stderr().is_terminal().then(|| {
-            let style =
-                ProgressStyle::with_template("{bar:30} {pos}/{len} {msg} [{elapsed_precise} of {duration_precise}]");
-            let bar = ProgressBar::new(last_step).with_position(first_step).with_elapsed(Duration::ZERO);
+            let (bar, template) = match last_step {
+                Some(last) => (ProgressBar::new(last), "{bar:30} {pos}/{len} {msg} [{elapsed_precise}, {eta} left]"),
+                None => (ProgressBar::no_length(), "{spinner} step {pos} {msg} [{elapsed_precise}]"),
+            };
+            let bar = bar.with_position(first_step).with_elapsed(Duration::ZERO);
             bar.reset_eta();
-            style.map_or(bar.clone(), |style| bar.with_style(style))
+            match ProgressStyle::with_template(template) {
+                Ok(style) => bar.with_style(style),
+                Err(_) => bar,
+            }
         });
         let start = Instant::now();
         Self { bar, start, last_line: None, first_step, last_step, tokens_per_step }
@@ -60,9 +65,10 @@ impl Progress {
                 bar.set_position(step);
                 bar.set_message(text);
             }
-            None if step == self.last_step || self.last_line.is_none_or(|line| line.elapsed() >= EVERY) => {
+            None if Some(step) == self.last_step || self.last_line.is_none_or(|line| line.elapsed() >= EVERY) => {
                 self.last_line = Some(Instant::now());
-                eprintln!("step {step}/{}: {text}", self.last_step);
+                let of = self.last_step.map_or(String::new(), |last| format!("/{last}"));
+                eprintln!("step {step}{of}: {text}");
             }
             None => {}
         }
