@@ -3,7 +3,9 @@
 use examples::data::Corpus;
 use examples::gpt::{Config, Gpt};
 use examples::train::Trainer;
+use std::collections::BTreeMap;
 use std::path::Path;
+use tpu_autograd::file::Checkpoint;
 use tpu_autograd::nn::Module;
 use tpu_core::{DType, Mode, Result};
 use tpu_ops::Generator;
@@ -26,11 +28,16 @@ fn train(trainer: &mut Trainer, text: &Corpus, steps: u64) -> Result<()> {
 }
 
 /// Losses, weights and everything else that a checkpoint holds.
-fn everything(trainer: &Trainer, path: &Path) -> Result<(Vec<u32>, Vec<Vec<u8>>, Vec<u8>)> {
+type Everything = (Vec<u32>, Vec<Vec<u8>>, BTreeMap<String, Vec<u8>>, BTreeMap<String, String>);
+
+fn everything(trainer: &Trainer, path: &Path) -> Result<Everything> {
     trainer.save(path, 5)?;
     let weights = trainer.model.parameters().iter().map(|param| param.value().to_bytes()).collect::<Result<_>>()?;
-    let file = std::fs::read(path).expect("just written");
-    Ok((trainer.losses.iter().map(|loss| loss.to_bits()).collect(), weights, file))
+    let file = Checkpoint::load(path)?;
+    let tensors = file.tensors.iter().map(|(name, tensor)| Ok((name.clone(), tensor.to_bytes()?)));
+    let text = file.text.clone().into_iter().collect();
+    let losses = trainer.losses.iter().map(|loss| loss.to_bits()).collect();
+    Ok((losses, weights, tensors.collect::<Result<_>>()?, text))
 }
 
 fn resumed_equals_uninterrupted(mode: Mode, dtype: DType) {

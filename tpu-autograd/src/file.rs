@@ -13,7 +13,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::fs::{self, File};
 use std::io::Read;
 use std::path::{Path, PathBuf};
-use tpu_core::{DType, Error, ErrorKind, Result, Tensor};
+use tpu_core::{DType, Error, ErrorKind, Result, Tensor, ensure};
 
 /// Tensors by name and text by key, as a safetensors file holds them.
 ///
@@ -62,6 +62,8 @@ impl Checkpoint {
         let path = path.as_ref();
         let io = |error: std::io::Error| Error::io("save", path, &error);
         let mut views = Vec::with_capacity(self.tensors.len());
+        // A file without tensors could not be read back.
+        ensure!(!self.tensors.is_empty(), Value, "save", "requires at least one tensor, got none");
         let failed = RefCell::new(None);
         for (name, tensor) in &self.tensors {
             // Errors of the computation show here, before anything is written.

@@ -22,6 +22,7 @@ pub(crate) struct Node {
     pub kind: Kind,
 }
 
+#[expect(clippy::large_enum_variant, reason = "nearly all are operations, and a box would be one more allocation each")]
 pub(crate) enum Kind {
     /// Where derivatives end: a parameter, or a tensor named by `requires_grad`.
     Leaf(Weak<Cell>),

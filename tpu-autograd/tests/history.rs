@@ -174,7 +174,7 @@ fn recomputation_can_be_differentiated_twice() -> Result<()> {
 fn clipping_by_value() -> Result<()> {
     let w = param(&[0.0, 0.0, 0.0]);
     w.set_grad(Some(Tensor::from_slice(&[-3.0f32, 0.5, 2.0])?))?;
-    clip_grad_value(&[w.clone()], 1.0)?;
+    clip_grad_value(std::slice::from_ref(&w), 1.0)?;
     assert_eq!(w.grad().unwrap().to_vec::<f32>()?, [-1.0, 0.5, 1.0]);
     Ok(())
 }

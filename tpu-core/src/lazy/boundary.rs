@@ -48,7 +48,7 @@ mod tests {
 
     /// `phase` operations before a loop of `period` different ones.
     fn looped(phase: usize, period: usize, len: usize) -> Vec<u64> {
-        (0..len).map(|i| ((i + phase) % period) as u64 * BASE + 7).collect()
+        (0..len).map(|i| (((i + phase) % period) as u64).wrapping_mul(BASE) ^ 7).collect()
     }
 
     #[test]

@@ -176,8 +176,15 @@ impl Builder<'_> {
             return self.reshape(x, ty.shape.clone());
         }
         let long: SmallVec<[usize; 4]> = axes.iter().copied().filter(|&axis| shape.size(axis) != 1).collect();
-        let kept = |axis: usize| !axes.contains(&axis) && shape.size(axis) != 1;
         let empty = shape.elements() == Some(0);
+        if long.len() < axes.len() && !empty {
+            // Axes of size one only go: the shape without them, so that what is left is truly what is reduced.
+            let sizes = shape.sizes().iter().enumerate().filter(|(axis, _)| !long.contains(axis));
+            let inner = Type::new(ty.dtype, sizes.map(|(_, &size)| size).collect::<Shape>());
+            let value = self.reduce(kind, &long, x, &inner);
+            return self.reshape(value, ty.shape.clone());
+        }
+        let kept = |axis: usize| !axes.contains(&axis) && shape.size(axis) != 1;
         // Whether the reduced axes are neighbours, axes of size one aside.
         let one_run = long.windows(2).all(|pair| (pair[0]..pair[1]).all(|axis| !kept(axis)));
         let whole = empty || one_run || !ty.dtype.is_float();
