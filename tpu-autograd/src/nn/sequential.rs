@@ -62,7 +62,7 @@ impl<F: Fn(&Tensor) -> Result<Tensor>> Module for Function<F> {
     fn visit(&self, _visitor: &mut Visitor<'_>) {}
 }
 
-/// Zeros elements at random in training, as [`tpu_ops::dropout`]; nothing when [`evaluating`](super::evaluating).
+/// Zeros elements at random in training, as [`tpu_ops::dropout()`]; nothing when [`evaluating`](super::evaluating).
 #[derive(Clone, Debug)]
 pub struct Dropout {
     /// Probability of a zero.

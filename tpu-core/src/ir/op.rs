@@ -217,11 +217,11 @@ pub enum Op {
         /// `op`.
         transpose: TransposeKind,
     },
-    /// (x [m, n]) → (q [m, k], r [k, n]), k = min(m, n); LAPACK's Householder signs.
+    /// `(x [m, n]) → (q [m, k], r [k, n])`, `k = min(m, n)`; LAPACK's Householder signs.
     Qr,
-    /// (x [n, n]) → (eigenvalues [n] ascending and real, vectors [n, n] in columns); the lower triangle is read.
+    /// `(x [n, n]) → (eigenvalues [n], vectors [n, n])`: ascending and real, in columns; the lower triangle is read.
     Eigh,
-    /// (x [m, n]) → (lu [m, n], pivots [k]: i32 from 0, permutation [m]: i32); partial pivoting.
+    /// `(x [m, n]) → (lu [m, n], pivots [k]: i32 from 0, permutation [m]: i32)`; partial pivoting.
     Lu,
 
     // ---- control flow; blocks see only their parameters

@@ -1,8 +1,8 @@
 //! The scheduler: records operations, cuts them into programs, finds the programs in a cache, queues them.
 //!
-//! A tensor operation appends a node to the recording thread's [stream](stream). A [cut](cut) turns the nodes that belong
+//! A tensor operation appends a node to the recording thread's stream. A cut turns the nodes that belong
 //! together into one program: when the host reads a value, at the end of an iteration ([`mark_step`]), at a limit. The
-//! program's [key](crate::ir::key) leads to a [cached](program) executable; the device's [queue](queue) runs it.
+//! program's [key](crate::ir::key) leads to a cached executable; the device's queue runs it.
 //! Nothing here knows an operation by name.
 
 mod boundary;

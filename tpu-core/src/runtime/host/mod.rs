@@ -1,8 +1,8 @@
 //! The embedded backend: pure Rust, always there.
 //!
-//! A program is compiled to a list of steps ([`compile`]): fused groups run as row programs in a tile interpreter ([`row`]),
-//! matrix products by strides ([`dot`]), everything else by one plain kernel per op ([`kernels`]). Memory is planned at
-//! compile time and comes from a pool ([`pool`]). Results have the same bits for any number of threads and any
+//! A program is compiled to a list of steps (`compile`): fused groups run as row programs in a tile interpreter (`row`),
+//! matrix products by strides (`dot`), everything else by one plain kernel per op (`kernels`). Memory is planned at
+//! compile time and comes from a pool (`pool`). Results have the same bits for any number of threads and any
 //! instruction set, fused or not (16-bit floats: fused groups keep f32 between ops unless `strict_rounding`).
 
 mod buffer;
