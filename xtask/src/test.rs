@@ -54,9 +54,9 @@ pub fn run(full: bool) -> Result {
     let workspace = Workspace::load()?;
     check_examples(&workspace)?;
     println!(
-        "Runs the unit, integration and doc tests, {} examples in short form and a moment of each fuzz target{}.",
+        "Runs the unit, integration and doc tests and {} examples in short form{}.",
         EXAMPLES.len(),
-        if full { ", with the long sweeps" } else { "" }
+        if full { ", with the long sweeps and a minute of each fuzz target" } else { "" }
     );
 
     let mut count = Count::default();
@@ -85,11 +85,12 @@ pub fn run(full: bool) -> Result {
             time(&mut parts, &format!("example {name}"), || example(&workspace, name, arguments, full));
             count.add_part(&parts);
         }
-        for name in targets {
+        // How far a timed run gets depends on the machine, so only the long sweep has them; each target's fixed cases are
+        // among the tests above.
+        for name in targets.iter().filter(|_| full) {
             time(&mut parts, &format!("fuzz target {name}"), || {
-                let seconds = if full { "60" } else { "2" };
                 let mut command = Command::new(built(&workspace, name));
-                command.current_dir(&workspace.root).args(["--seconds", seconds, "--seed", "1"]);
+                command.current_dir(&workspace.root).args(["--seconds", "60", "--seed", "1"]);
                 process::run(set_up(&mut command, full))
             });
             count.add_part(&parts);

@@ -225,9 +225,11 @@ impl Builder<'_> {
         let mut dims = dims.clone();
         let mut wide = ty.clone();
         if is_half(self.graph.ty(operands[0]).dtype) {
-            operands = operands.iter().map(|&x| self.convert(x, DType::F32)).collect();
-            dims.result = DType::F32;
-            wide.dtype = DType::F32;
+            // A result in f64 is a sum in f64.
+            let inside = if ty.dtype == DType::F64 { DType::F64 } else { DType::F32 };
+            operands = operands.iter().map(|&x| self.convert(x, inside)).collect();
+            dims.result = inside;
+            wide.dtype = inside;
         }
         for (x, batch, contract) in
             [(0, &mut dims.lhs_batch, &mut dims.lhs_contract), (1, &mut dims.rhs_batch, &mut dims.rhs_contract)]
