@@ -6,3 +6,12 @@ pub mod picture;
 pub mod progress;
 pub mod sample;
 pub mod train;
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn the_readme_shows_the_quickstart_as_it_is() {
+        let readme = include_str!("../../README.md");
+        assert!(readme.contains(include_str!("../quickstart.rs").trim_end()));
+    }
+}

@@ -71,8 +71,10 @@ pub fn run(full: bool) -> Result {
     if count == Count::default() {
         return conclude(&parts, count);
     }
-    let targets = fuzz_targets(&workspace);
-    time(&mut parts, "building the examples and fuzz targets", || {
+    // How far a timed run gets depends on the machine, so only the long sweep has them; each target's fixed cases are
+    // among the tests above.
+    let targets = if full { fuzz_targets(&workspace) } else { &[] };
+    time(&mut parts, "building the examples", || {
         // With the same packages and with --examples cargo chooses the features that it chose for the tests, so nothing
         // below is built again. `--bins` would also replace this very program while it runs.
         let mut command = cargo();
@@ -85,9 +87,7 @@ pub fn run(full: bool) -> Result {
             time(&mut parts, &format!("example {name}"), || example(&workspace, name, arguments, full));
             count.add_part(&parts);
         }
-        // How far a timed run gets depends on the machine, so only the long sweep has them; each target's fixed cases are
-        // among the tests above.
-        for name in targets.iter().filter(|_| full) {
+        for name in targets {
             time(&mut parts, &format!("fuzz target {name}"), || {
                 let mut command = Command::new(built(&workspace, name));
                 command.current_dir(&workspace.root).args(["--seconds", "60", "--seed", "1"]);

@@ -135,14 +135,8 @@ impl Graph {
             let mut op = node.op.clone();
             op.map_blocks(|inner| self.import_block(other, inner));
             let operands = node.operands.iter().map(|v| Value { node: renamed[&v.node], result: v.result }).collect();
-            let is_parameter = matches!(op, Op::Parameter { .. });
-            let copy = self.insert(target, op, operands, node.types.clone());
-            renamed.insert(id, copy);
-            if is_parameter {
-                self.blocks[target.0 as usize].parameters.push(copy);
-            }
+            renamed.insert(id, self.insert(target, op, operands, node.types.clone()));
         }
-        // Parameters in the order of their numbers, whatever the order of nodes.
         let parameters = other[block].parameters.iter().map(|id| renamed[id]).collect();
         let results = other[block].results.iter().map(|v| Value { node: renamed[&v.node], result: v.result }).collect();
         let block = &mut self.blocks[target.0 as usize];

@@ -19,6 +19,7 @@
 //! 5. Each block but 0 is owned by exactly one node of a block with a smaller nesting depth; depth is at most 64.
 //! 6. `checks` are scalar i32 values of block 0, each with the node that it guards, in block 0.
 
+mod attributes;
 mod build;
 mod canonical;
 mod graph;
@@ -31,8 +32,8 @@ pub mod support;
 pub mod text;
 pub mod verify;
 
-pub use graph::{Block, BlockId, Check, Graph, Node, NodeId, Type, Value};
-pub use op::{
-    Attribute, Attributes, Axes, BinaryOp, Comparison, ConvDims, CustomCall, DotDims, Extreme, FftKind, GatherDims, Op,
-    Precision, Reducer, ReplicaGroups, ScatterDims, Signed, TransposeKind, UnaryOp, Window,
+pub use attributes::{
+    Attribute, Attributes, Axes, ConvDims, CustomCall, DotDims, GatherDims, ReplicaGroups, ScatterDims, Signed, Window,
 };
+pub use graph::{Block, BlockId, Check, Graph, Node, NodeId, Type, Value};
+pub use op::{BinaryOp, Comparison, Extreme, FftKind, Op, Precision, Reducer, TransposeKind, UnaryOp};

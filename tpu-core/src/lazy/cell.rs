@@ -3,10 +3,10 @@
 use super::slot::Slot;
 use super::stream::Stream;
 use super::trace::Trace;
-use crate::Result;
 use crate::ir::{Type, Value};
 use crate::lazy::Reason;
 use crate::runtime::Buffer;
+use crate::{Error, ErrorKind, Result, bail};
 use std::fmt;
 use std::sync::{Arc, OnceLock, Weak};
 
@@ -47,15 +47,11 @@ impl Cell {
     pub fn schedule(self: &Arc<Self>, reason: Reason) -> Result<&Arc<Slot>> {
         if self.slot.get().is_none() {
             if matches!(self.origin, Origin::Trace(..)) {
-                return Err(crate::Error::new(
-                    crate::ErrorKind::Value,
-                    "read",
-                    "requires a value, got an argument of a program that is being traced",
-                ));
+                bail!(Value, "read", "requires a value, got an argument of a program that is being traced");
             }
             self.stream.cut_for(self, reason);
         }
-        self.slot.get().ok_or_else(|| crate::Error::new(crate::ErrorKind::Internal, "cut", "left a value unscheduled"))
+        self.slot.get().ok_or_else(|| Error::new(ErrorKind::Internal, "cut", "left a value unscheduled"))
     }
 
     /// Waits for the value, cutting if need be.

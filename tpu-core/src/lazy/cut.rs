@@ -96,22 +96,21 @@ fn decide(arena: &Arena, selected: &[bool], requested: &[(u64, u32)]) -> (Vec<Fa
         let mut fate = fates[position];
         let mut cells: SmallVec<[(u32, Arc<Cell>); 1]> = SmallVec::new();
         if fate.selected {
-            let asked = demanded.get(position).is_some_and(|results| !results.is_empty());
+            let demands = demanded.get(position).map_or(&[][..], |results| results);
             for (result, cell) in node.cells.iter().enumerate() {
                 if let Some(cell) = cell.upgrade() {
                     cells.push((result as u32, cell));
                 }
             }
             let wanted = requested.iter().any(|&(seq, _)| seq == node.seq);
-            if node.op.is_free() && !wanted && (!cells.is_empty() || asked) {
+            if node.op.is_free() && !wanted && (!cells.is_empty() || !demands.is_empty()) {
                 // Stays, for its handles and for those left behind; in the program too if that needs it.
                 fate.stays = true;
             } else {
                 for (result, _) in node.types.iter().enumerate() {
                     let result = result as u32;
                     let cell = cells.iter().find(|(at, _)| *at == result).map(|(_, cell)| cell.clone());
-                    let asked = demanded.get(position).is_some_and(|results| results.contains(&result));
-                    if cell.is_some() || asked {
+                    if cell.is_some() || demands.contains(&result) {
                         outputs.push(Output { position, result, cell });
                         fate.needed = true;
                     }
@@ -130,8 +129,7 @@ fn decide(arena: &Arena, selected: &[bool], requested: &[(u64, u32)]) -> (Vec<Fa
                 demanded[source].push(result);
             }
         }
-        fates[position].stays = fate.stays;
-        fates[position].needed |= fate.needed;
+        fates[position] = fate;
     }
     outputs.reverse();
     (fates, outputs)
@@ -314,6 +312,9 @@ impl Draft {
 
 /// Nodes left behind read the program's results from now on.
 fn rewire(arena: &mut Arena, outputs: &[Output], slots: &[Arc<Slot>], fates: &[Fate]) {
+    if !fates.iter().any(|fate| fate.stays) {
+        return;
+    }
     let made: HashMap<(u64, u32), &Arc<Slot>> = outputs
         .iter()
         .zip(slots)

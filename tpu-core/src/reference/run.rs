@@ -3,6 +3,7 @@
 use super::array::{Array, check_size};
 use super::collective::{Arrival, collective};
 use super::{contract, elementwise, fft, indexing, linalg, movement, reduce, window};
+use crate::ir::samples::program;
 use crate::ir::{Block, BlockId, Graph, NodeId, Op, Type, Value};
 use crate::{DType, Result, ensure};
 use std::collections::HashMap;
@@ -55,13 +56,9 @@ pub fn evaluate_spmd(graph: &Graph, arguments: &[Vec<Array>]) -> Result<Vec<Eval
 
 /// Evaluates one op, which owns no blocks, on its operands.
 pub fn evaluate_op(op: &Op, operands: &[Array]) -> Result<Vec<Array>> {
-    let mut graph = Graph::new();
-    let main = graph.main();
-    let parameters: Vec<Value> = operands.iter().map(|x| graph.parameter(main, x.ty().clone())).collect();
-    let node = graph.push(main, op.clone(), &parameters)?;
-    let results = (0..graph[node].types.len() as u32).map(|result| Value { node, result }).collect();
-    graph.set_results(main, results);
-    Ok(evaluate(&graph, operands)?.results)
+    ensure!(op.blocks().is_empty(), Value, op.name(), "requires its program: evaluate the graph that holds it");
+    let types: Vec<Type> = operands.iter().map(|x| x.ty().clone()).collect();
+    Ok(evaluate(&program(&types, op.clone())?, operands)?.results)
 }
 
 /// One device inside one block.

@@ -8,7 +8,7 @@
 
 use super::difference::{difference, terms};
 use super::tolerance::{Tolerance, tolerance};
-use crate::ir::{BlockId, Graph, Node, NodeId, Op, Value};
+use crate::ir::{BlockId, Graph, Node, NodeId, Op, Type, Value, samples};
 use crate::reference::{Array, evaluate};
 use crate::runtime::{Argument, Backend, Buffer, CompileOptions};
 use crate::{DType, ErrorKind, Result};
@@ -153,7 +153,8 @@ impl Walk<'_> {
             let types: Vec<String> = operands.iter().map(|x| x.ty().to_string()).collect();
             format!("{id:?} {} of ({}): {message}", node.op.name(), types.join(", "))
         };
-        let program = single(&node.op, operands).map_err(|error| place(format!("{error:?}")))?;
+        let types: Vec<Type> = operands.iter().map(|x| x.ty().clone()).collect();
+        let program = samples::program(&types, node.op.clone()).map_err(|error| place(format!("{error:?}")))?;
         let expected = evaluate(&program, operands).map_err(|error| place(format!("interpreter: {error:?}")))?.results;
         let options = CompileOptions { strict_rounding: true };
         let got = match run(self.backend, &program, operands, options) {
@@ -177,17 +178,6 @@ impl Walk<'_> {
         self.coverage.nodes += 1;
         Ok(got)
     }
-}
-
-/// The program of one op that owns no blocks.
-fn single(op: &Op, operands: &[Array]) -> Result<Graph> {
-    let mut graph = Graph::new();
-    let main = graph.main();
-    let parameters: Vec<Value> = operands.iter().map(|x| graph.parameter(main, x.ty().clone())).collect();
-    let node = graph.push(main, op.clone(), &parameters)?;
-    let results = (0..graph[node].types.len() as u32).map(|result| Value { node, result }).collect();
-    graph.set_results(main, results);
-    Ok(graph)
 }
 
 #[cfg(test)]

@@ -74,10 +74,10 @@ cells! {
 }
 cells! { as f32: f16, bf16, F8E4M3FN, F8E5M2 }
 
-/// Runs `$body` with `$T` standing for the cell type of `$dtype`, or `$otherwise` for dtypes without arithmetic: the
-/// 8-bit floats.
-macro_rules! with_number {
-    ($dtype:expr, $T:ident => $body:expr, $otherwise:expr) => {{
+/// Runs `$body` with `$T` standing for the cell type of `$dtype`: the dtypes that all kernels know, those named, or
+/// `$otherwise` for the rest.
+macro_rules! with_cell {
+    ($dtype:expr, $T:ident => $body:expr, { $($named:ident: $cell:ty),+ }, $($rest:ident)|+ => $otherwise:expr) => {{
         macro_rules! arm {
             ($t:ty) => {{
                 type $T = $t;
@@ -99,41 +99,29 @@ macro_rules! with_number {
             D::BF16 => arm!(half::bf16),
             D::F32 => arm!(f32),
             D::F64 => arm!(f64),
-            D::Complex64 => arm!($crate::Complex64),
-            D::F8E4M3FN | D::F8E5M2 => $otherwise,
+            $(D::$named => arm!($cell),)+
+            $(D::$rest)|+ => $otherwise,
         }
     }};
 }
+pub(super) use with_cell;
+
+/// [`with_cell`] for dtypes with arithmetic: the 8-bit floats have none.
+macro_rules! with_number {
+    ($dtype:expr, $T:ident => $body:expr, $otherwise:expr) => {
+        $crate::runtime::host::kernels::cell::with_cell!(
+            $dtype, $T => $body, { Complex64: $crate::Complex64 }, F8E4M3FN | F8E5M2 => $otherwise
+        )
+    };
+}
 pub(super) use with_number;
 
-/// The same for dtypes with an order: complex numbers have none, the 8-bit floats have.
+/// [`with_cell`] for dtypes with an order: complex numbers have none, the 8-bit floats have.
 macro_rules! with_ordered {
-    ($dtype:expr, $T:ident => $body:expr, $otherwise:expr) => {{
-        macro_rules! arm {
-            ($t:ty) => {{
-                type $T = $t;
-                $body
-            }};
-        }
-        use $crate::DType as D;
-        match $dtype {
-            D::Bool => arm!($crate::runtime::host::kernels::cell::Flag),
-            D::U8 => arm!(u8),
-            D::U16 => arm!(u16),
-            D::U32 => arm!(u32),
-            D::U64 => arm!(u64),
-            D::I8 => arm!(i8),
-            D::I16 => arm!(i16),
-            D::I32 => arm!(i32),
-            D::I64 => arm!(i64),
-            D::F16 => arm!(half::f16),
-            D::BF16 => arm!(half::bf16),
-            D::F32 => arm!(f32),
-            D::F64 => arm!(f64),
-            D::F8E4M3FN => arm!($crate::F8E4M3FN),
-            D::F8E5M2 => arm!($crate::F8E5M2),
-            D::Complex64 => $otherwise,
-        }
-    }};
+    ($dtype:expr, $T:ident => $body:expr, $otherwise:expr) => {
+        $crate::runtime::host::kernels::cell::with_cell!(
+            $dtype, $T => $body, { F8E4M3FN: $crate::F8E4M3FN, F8E5M2: $crate::F8E5M2 }, Complex64 => $otherwise
+        )
+    };
 }
 pub(super) use with_ordered;
