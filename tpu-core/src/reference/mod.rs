@@ -23,7 +23,7 @@ mod movement;
 mod number;
 mod reduce;
 mod run;
-mod special;
+pub(crate) mod special;
 mod window;
 
 pub use array::Array;

@@ -531,14 +531,15 @@ fn cost(op: UnaryOp, cell: Cell) -> f64 {
         | UnaryOp::Tanh
         | UnaryOp::Sin
         | UnaryOp::Cos
-        | UnaryOp::Erf => {
+        | UnaryOp::Erf
+        | UnaryOp::ErfInv => {
             if cell == Cell::F32 {
                 HEAVY
             } else {
                 SLOW
             }
         }
-        UnaryOp::Tan | UnaryOp::Cbrt | UnaryOp::ErfInv => SLOW,
+        UnaryOp::Tan | UnaryOp::Cbrt => SLOW,
         _ => LIGHT,
     }
 }

@@ -28,6 +28,8 @@ mod strided;
 mod wide;
 mod window;
 
+pub(in crate::runtime::host) use wide::erf_inv;
+
 #[cfg(test)]
 mod tests;
 
@@ -153,6 +155,37 @@ pub(crate) fn supports(op: &Op) -> Result<()> {
         | Op::PartitionId
         | Op::CustomCall(_) => bail!(Unsupported, op.name(), "is not supported on host yet"),
     }
+}
+
+/// Whether [`run`] may fail on operands that the verifier accepts. Kernels that move elements or map them one by one cannot.
+pub(crate) fn can_fail(op: &Op) -> bool {
+    !matches!(
+        op,
+        Op::Constant(_)
+            | Op::Iota { .. }
+            | Op::Unary(_)
+            | Op::Binary(_)
+            | Op::Compare(_)
+            | Op::Select
+            | Op::Clamp
+            | Op::Complex
+            | Op::Convert(_)
+            | Op::BitcastConvert(_)
+            | Op::ReducePrecision { .. }
+            | Op::BroadcastInDim { .. }
+            | Op::Reshape(_)
+            | Op::Transpose(_)
+            | Op::Slice { .. }
+            | Op::DynamicSlice { .. }
+            | Op::DynamicUpdateSlice
+            | Op::Pad { .. }
+            | Op::Concatenate { .. }
+            | Op::Reverse(_)
+            | Op::Gather(_)
+            | Op::Scatter(_)
+            | Op::RngBits(_)
+            | Op::OptimizationBarrier
+    )
 }
 
 /// Runs one op.

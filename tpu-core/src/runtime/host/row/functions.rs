@@ -8,6 +8,7 @@ use super::loops::{
 use super::math;
 use crate::DType;
 use crate::ir::{BinaryOp, Comparison, Reducer, UnaryOp};
+use crate::runtime::host::kernels::erf_inv;
 use half::{bf16, f16};
 
 /// How an element is held in a tile. bf16 and f16 values are held as f32.
@@ -101,19 +102,19 @@ map1! {
     Cos32(x: f32) -> f32, heavy true, rare math::is_far(x) => f64::from(x).cos() as f32 => math::cos(x);
     Tan32(x: f32) -> f32 => f64::from(x).tan() as f32;
     Cbrt32(x: f32) -> f32 => f64::from(x).cbrt() as f32;
-    ErfInv32(x: f32) -> f32 => math::erf_inv(x.into()) as f32;
+    ErfInv32(x: f32) -> f32, heavy true => math::erf_inv(x);
     Exp64(x: f64) -> f64 => x.exp();
     Expm164(x: f64) -> f64 => x.exp_m1();
     Log64(x: f64) -> f64 => x.ln();
     Log1p64(x: f64) -> f64 => x.ln_1p();
     Logistic64(x: f64) -> f64 => { let e = (-x.abs()).exp(); (if x < 0.0 { e } else { 1.0 }) / (1.0 + e) };
     Tanh64(x: f64) -> f64 => x.tanh();
-    Erf64(x: f64) -> f64 => math::erf_f64(x);
+    Erf64(x: f64) -> f64 => libm::erf(x);
     Sin64(x: f64) -> f64 => x.sin();
     Cos64(x: f64) -> f64 => x.cos();
     Tan64(x: f64) -> f64 => x.tan();
     Cbrt64(x: f64) -> f64 => x.cbrt();
-    ErfInv64(x: f64) -> f64 => math::erf_inv(x);
+    ErfInv64(x: f64) -> f64 => erf_inv(x);
     IsFinite32(x: f32) -> u8 => (x.abs() < f32::INFINITY) as u8;
     IsFinite64(x: f64) -> u8 => (x.abs() < f64::INFINITY) as u8;
     NotBool(x: u8) -> u8 => x ^ 1;
@@ -162,7 +163,7 @@ pub(crate) fn unary(isa: Isa, op: UnaryOp, cell: Cell) -> Option<Kernel> {
         (Cell::F32, UnaryOp::Rsqrt) => of!(Rsqrt: f32, f32),
         (Cell::F32, UnaryOp::Cbrt) => slow!(Cbrt32: f32),
         (Cell::F32, UnaryOp::Erf) => of!(Erf32: f32, f32),
-        (Cell::F32, UnaryOp::ErfInv) => slow!(ErfInv32: f32),
+        (Cell::F32, UnaryOp::ErfInv) => of!(ErfInv32: f32, f32),
         (Cell::F32, UnaryOp::IsFinite) => of!(IsFinite32: f32, u8),
         (Cell::F64, UnaryOp::Abs) => of!(Abs: f64, f64),
         (Cell::F64, UnaryOp::Neg) => of!(Neg: f64, f64),

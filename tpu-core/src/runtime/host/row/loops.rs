@@ -108,34 +108,47 @@ unsafe fn map1<T: Copy, U: Copy, F: Map1<T, U>>(call: &Call) {
 #[inline(always)]
 unsafe fn heavy_row<T: Copy, U: Copy, F: Map1<T, U>>(a: *const T, d: *mut U, cols: usize) {
     let mut i = 0;
-    while i < cols {
-        let n = HEAVY.min(cols - i);
+    while i + HEAVY <= cols {
+        // SAFETY: the chunk is within the row.
+        let x: [T; HEAVY] = unsafe { load(a.add(i)) };
+        let out = heavy_chunk::<T, U, F>(&x);
+        // SAFETY: the chunk is within the row.
+        unsafe { d.add(i).cast::<[MaybeUninit<U>; HEAVY]>().write_unaligned(out) };
+        i += HEAVY;
+    }
+    if i < cols {
+        let n = cols - i;
         // SAFETY: at least one element is left; unused places are filled with a copy of it.
         let first = unsafe { a.add(i).read_unaligned() };
         let mut x = [first; HEAVY];
-        let mut out = [MaybeUninit::<U>::uninit(); HEAVY];
         // SAFETY: n elements are left.
         unsafe { std::ptr::copy_nonoverlapping(a.add(i).cast::<u8>(), x.as_mut_ptr().cast(), n * size_of::<T>()) };
-        for l in 0..HEAVY {
-            out[l].write(F::map(x[l]));
+        let out = heavy_chunk::<T, U, F>(&x);
+        // SAFETY: n elements are left, all of `out` is initialised.
+        unsafe { std::ptr::copy_nonoverlapping(out.as_ptr().cast::<u8>(), d.add(i).cast(), n * size_of::<U>()) };
+    }
+}
+
+#[inline(always)]
+fn heavy_chunk<T: Copy, U: Copy, F: Map1<T, U>>(x: &[T; HEAVY]) -> [MaybeUninit<U>; HEAVY] {
+    let mut out = [MaybeUninit::<U>::uninit(); HEAVY];
+    for l in 0..HEAVY {
+        out[l].write(F::map(x[l]));
+    }
+    if F::RARE {
+        let mut any = false;
+        for &x in x {
+            any |= F::is_rare(x);
         }
-        if F::RARE {
-            let mut any = false;
-            for &x in &x {
-                any |= F::is_rare(x);
-            }
-            if any {
-                for l in 0..n {
-                    if F::is_rare(x[l]) {
-                        out[l].write(F::map_rare(x[l]));
-                    }
+        if any {
+            for l in 0..HEAVY {
+                if F::is_rare(x[l]) {
+                    out[l].write(F::map_rare(x[l]));
                 }
             }
         }
-        // SAFETY: n elements are left, all of `out` is initialised.
-        unsafe { std::ptr::copy_nonoverlapping(out.as_ptr().cast::<u8>(), d.add(i).cast(), n * size_of::<U>()) };
-        i += n;
     }
+    out
 }
 
 /// `S0`, `S1`: whether a source is one element per row.

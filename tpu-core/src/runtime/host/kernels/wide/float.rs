@@ -86,7 +86,7 @@ fn erf_inv_f32(x: f32) -> f32 {
 
 /// The inverse error function: a rational guess (M. Giles, "Approximating the erfinv function", 2010, to six digits),
 /// then Halley's steps on erf, or on erfc near ±1 where erf has lost the digits.
-pub(super) fn erf_inv(x: f64) -> f64 {
+pub(in crate::runtime::host) fn erf_inv(x: f64) -> f64 {
     let size = x.abs();
     if size >= 1.0 || size.is_nan() {
         return if size == 1.0 { f64::INFINITY.copysign(x) } else { f64::NAN };

@@ -8,6 +8,8 @@ mod flag;
 mod float;
 mod integer;
 
+pub(in crate::runtime::host) use float::erf_inv;
+
 use super::cell::{Cell, Flag};
 use crate::ir::{BinaryOp, Comparison, Reducer, UnaryOp};
 use std::cmp::Ordering;
