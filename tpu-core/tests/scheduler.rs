@@ -403,6 +403,37 @@ fn memory_does_not_grow_over_a_thousand_steps() {
 }
 
 #[test]
+fn a_value_that_nobody_else_holds_is_overwritten_by_its_successor() {
+    let _alone = alone();
+    const BYTES: usize = 4 << 20;
+    let device = Device::host().unwrap();
+    let mut w = Tensor::ones([BYTES / 4], DType::F32).unwrap();
+    let step = |w: &Tensor| -> Result<(Tensor, Tensor)> { Ok((w.mean_all()?, w * 0.5 + 1.0)) };
+    let run = |steps: usize, w: &mut Tensor| {
+        for _ in 0..steps {
+            let (loss, next) = step(w).unwrap();
+            *w = next;
+            lazy::mark_step();
+            // Read at once, so that the next step is cut while this program's thread still lets go of what it had.
+            loss.item::<f32>().unwrap();
+        }
+        lazy::synchronize().unwrap();
+    };
+    run(3, &mut w);
+    device.reset_peak_memory();
+    let before = device.memory().in_use;
+    run(200, &mut w);
+    let memory = device.memory();
+    assert_eq!(memory.in_use, before);
+    assert!(memory.peak - before < BYTES / 2, "{memory:?}: some step had the old and the new value");
+    // With another handle, the old value stays.
+    let old = w.clone();
+    run(1, &mut w);
+    assert!(device.memory().peak - before >= BYTES);
+    assert_eq!(old.i(0).unwrap().item::<f32>().unwrap(), 2.0, "the fixed point of x / 2 + 1");
+}
+
+#[test]
 fn a_forked_child_gets_an_error_instead_of_a_hang() {
     let _alone = alone();
     let value = ready(&[1.0, 2.0]);

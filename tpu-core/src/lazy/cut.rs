@@ -71,7 +71,7 @@ fn cut(stream: &Stream, arena: &mut Arena, selected: Vec<bool>, requested: &[(u6
     let inputs = draft.inputs;
     rewire(arena, &outputs, &slots, &fates);
     remove(arena, &fates);
-    stream.device().queue().submit(Job { program, inputs: donate(inputs), outputs: slots.clone(), checks, last });
+    stream.device().queue().submit(Job { program, inputs, outputs: slots.clone(), checks, last });
     // Only now: whoever sees a slot may submit a program that reads it.
     let mut scheduled = 0;
     for (output, slot) in outputs.iter().zip(slots) {
@@ -178,7 +178,7 @@ impl Draft {
                 }
                 Input::Slot(slot) => {
                     let number = *slots.entry(Arc::as_ptr(slot)).or_insert_with(|| {
-                        inputs.push(JobInput::Slot { slot: slot.clone(), donate: false });
+                        inputs.push(JobInput::Slot(slot.clone()));
                         inputs.len() as u32 - 1
                     });
                     Read::Input(number, false)
@@ -218,7 +218,7 @@ impl Draft {
         key.word(self.inputs.len() as u32);
         for input in &self.inputs {
             match input {
-                JobInput::Slot { slot, .. } => key.ty(slot.ty()),
+                JobInput::Slot(slot) => key.ty(slot.ty()),
                 JobInput::Number(_, dtype) => key.word(u32::MAX - *dtype as u32),
             }
         }
@@ -263,7 +263,7 @@ impl Draft {
             .inputs
             .iter()
             .map(|input| match input {
-                JobInput::Slot { slot, .. } => graph.parameter(main, slot.ty().clone()),
+                JobInput::Slot(slot) => graph.parameter(main, slot.ty().clone()),
                 JobInput::Number(_, dtype) => graph.parameter(main, Type::new(*dtype, ())),
             })
             .collect();
@@ -344,14 +344,4 @@ fn remove(arena: &mut Arena, fates: &[Fate]) {
         arena.nodes.retain(|_| fates.next().is_some_and(|fate| fate.stays));
     }
     arena.settle();
-}
-
-/// Marks the inputs that only this program holds. The nodes that read them are gone by now.
-fn donate(mut inputs: Vec<JobInput>) -> Vec<JobInput> {
-    for input in &mut inputs {
-        if let JobInput::Slot { slot, donate } = input {
-            *donate = Arc::strong_count(slot) == 1;
-        }
-    }
-    inputs
 }

@@ -24,7 +24,10 @@ pub(crate) struct Job {
 
 #[derive(Debug)]
 pub(crate) enum JobInput {
-    Slot { slot: Arc<Slot>, donate: bool },
+    /// Its buffer is donated if nothing else holds the slot when the program runs: handles and pending nodes can only be
+    /// cloned from others, so nothing can come to hold it later. Decided at the cut, it would depend on how far the
+    /// thread that ran the last program has come with letting go of its results.
+    Slot(Arc<Slot>),
     Number(ScalarBytes, DType),
 }
 
@@ -52,7 +55,7 @@ impl Job {
             .inputs
             .iter()
             .map(|input| match input {
-                JobInput::Slot { slot, .. } => slot.error(),
+                JobInput::Slot(slot) => slot.error(),
                 JobInput::Number(..) => None,
             })
             .collect();
@@ -71,8 +74,8 @@ impl Job {
         let mut failed = None;
         for input in &self.inputs {
             let argument = match input {
-                JobInput::Slot { slot, donate: true } => slot.take().map(Argument::Donated),
-                JobInput::Slot { slot, donate: false } => slot.wait().map(Argument::Shared),
+                JobInput::Slot(slot) if Arc::strong_count(slot) == 1 => slot.take().map(Argument::Donated),
+                JobInput::Slot(slot) => slot.wait().map(Argument::Shared),
                 JobInput::Number(bytes, _) => Ok(Argument::Scalar(*bytes)),
             };
             arguments.push(argument.unwrap_or_else(|error| {
@@ -95,7 +98,7 @@ impl Job {
     /// Puts donated buffers that the program left alone back into their slots.
     fn give_back(&self, arguments: &mut Vec<Argument>) {
         for (input, argument) in self.inputs.iter().zip(arguments.drain(..)) {
-            if let (JobInput::Slot { slot, .. }, Argument::Donated(buffer)) = (input, argument) {
+            if let (JobInput::Slot(slot), Argument::Donated(buffer)) = (input, argument) {
                 slot.fulfil(buffer);
             }
         }
@@ -144,8 +147,8 @@ impl Job {
             let results: Vec<_> = left.iter().map(|&at| graph[graph.main()].results[at]).collect();
             let (rest, parameters, checks) = graph.restrict(&results);
             let inputs = parameters.iter().map(|&at| match &self.inputs[at] {
-                // What a failed value was to replace must stay, so nothing is donated here.
-                JobInput::Slot { slot, .. } => JobInput::Slot { slot: slot.clone(), donate: false },
+                // What a failed value was to replace must stay: held twice, it is not donated.
+                JobInput::Slot(slot) => JobInput::Slot(slot.clone()),
                 JobInput::Number(bytes, dtype) => JobInput::Number(*bytes, *dtype),
             });
             let job = Self {

@@ -134,7 +134,10 @@ fn host_buffer(buffer: &Arc<dyn Buffer>) -> Option<&HostBuffer> {
 fn donated(argument: &Argument) -> Option<&Arc<Block>> {
     let Argument::Donated(buffer) = argument else { return None };
     let block = host_buffer(buffer)?.block();
-    (Arc::strong_count(buffer) == 1 && Arc::strong_count(block) == 1).then_some(block)
+    let sole = Arc::strong_count(buffer) == 1 && Arc::strong_count(block) == 1;
+    // What earlier holders read, on whatever thread, they read before they let go.
+    std::sync::atomic::fence(std::sync::atomic::Ordering::Acquire);
+    sole.then_some(block)
 }
 
 /// A scalar argument on an aligned address.
