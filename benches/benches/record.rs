@@ -4,6 +4,7 @@ use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use std::hint::black_box;
 use std::sync::Barrier;
 use std::time::{Duration, Instant};
+use tpu_autograd::Param;
 use tpu_core::Tensor;
 
 /// Operations before all results are dropped.
@@ -48,6 +49,9 @@ fn record(criterion: &mut Criterion) {
             }
         });
     });
+    // Each result keeps the history of all before it: what a backward pass would go through, dropped at the end.
+    let parameter = Param::new(x.clone());
+    group.bench_function("chain_with_history", |bencher| bencher.iter(|| chain(&parameter.value(), &y)));
     for threads in [2, 8] {
         group.throughput(Throughput::Elements((BATCH * threads) as u64));
         group.bench_function(format!("chain_{threads}_threads"), |bencher| {

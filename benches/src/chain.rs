@@ -31,9 +31,14 @@ impl Chain {
     /// # Errors
     /// When it fails.
     pub fn run(&self) -> Result<()> {
+        // Only the result is held by then, as in PyTorch's program.
+        self.record()?.wait()
+    }
+
+    fn record(&self) -> Result<Tensor> {
         let [w, b, gain, bias] = &self.rows;
         let y = gelu(&self.x.mul(w)?.add(b)?, Gelu::Tanh)?.add(&self.r)?;
-        layer_norm(&y, &y.sizes()[1..], Some(gain), Some(bias), 1e-5)?.wait()
+        layer_norm(&y, &y.sizes()[1..], Some(gain), Some(bias), 1e-5)
     }
 }
 

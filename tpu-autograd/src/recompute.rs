@@ -133,7 +133,7 @@ impl Recompute {
 
 /// The inputs behind a barrier that waits for the gradients: otherwise a backend would see that the values computed
 /// again are those it has, and keep them.
-fn behind_barrier(inputs: &[Tensor], arrived: &[Option<Tensor>]) -> Result<Vec<Tensor>> {
+pub(crate) fn behind_barrier(inputs: &[Tensor], arrived: &[Option<Tensor>]) -> Result<Vec<Tensor>> {
     if inputs.is_empty() {
         return Ok(Vec::new());
     }

@@ -12,10 +12,11 @@ pub(super) fn gelu(cx: &Context<'_>, attributes: &Attributes) -> Result<Gradient
         let (g, x) = (widened(g)?, widened(&cx.input(0)?)?);
         let one = constant(&x, 1)?;
         let slope = if by_tanh {
-            // With u = c (x + k x³), t = tanh u: ½ (1 + t) + ½ x (1 − t²) c (1 + 3 k x²).
+            // With u = c (x + k x³), t = tanh u: ½ (1 + t) + ½ x (1 − t²) c (1 + 3 k x²). t is computed as in the body, so
+            // that a program with both has it once.
             let (c, k) = (SQRT_2 * FRAC_2_SQRT_PI * 0.5, 0.044715);
             let square = x.square()?;
-            let t = scaled(&scaled(&square, k)?.add(&one)?.mul(&x)?, c)?.tanh()?;
+            let t = scaled(&scaled(&square.mul(&x)?, k)?.add(&x)?, c)?.tanh()?;
             let inner = scaled(&scaled(&square, 3.0 * k)?.add(&one)?, c)?;
             let rise = x.mul(&one.sub(&t.square()?)?)?.mul(&inner)?;
             scaled(&one.add(&t)?.add(&rise)?, 0.5)?

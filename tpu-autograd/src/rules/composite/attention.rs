@@ -3,6 +3,7 @@
 use super::super::layout::narrow_to;
 use super::super::{Context, Gradients, constant, scaled};
 use super::{accumulator, widened};
+use crate::recompute::behind_barrier;
 use smallvec::SmallVec;
 use tpu_core::ir::{Attributes, Axes, DotDims, Precision};
 use tpu_core::{DType, Result, Shape, Tensor};
@@ -13,7 +14,10 @@ use tpu_core::{DType, Result, Shape, Tensor};
 /// v̄ = Pᵀ ḡ,  S̄ = P ∘ (ḡ vᵀ − Σ ḡ ∘ out),  q̄ = scale · S̄ k,  k̄ = scale · S̄ᵀ q
 /// ```
 pub(super) fn gradients(cx: &Context<'_>, attributes: &Attributes) -> Result<Gradients> {
-    let (g, q, k, v) = (cx.grad()?, cx.input(0)?, cx.input(1)?, cx.input(2)?);
+    let (g, v) = (cx.grad()?, cx.input(2)?);
+    // Otherwise a backend would find the forward pass's scores equal to those computed again, and keep them until then.
+    let held = behind_barrier(&[cx.input(0)?, cx.input(1)?], &[Some(g.clone())])?;
+    let (q, k) = (held[0].clone(), held[1].clone());
     let heads = Heads::new(&q, &k);
     let dtype = q.dtype();
     let wide = accumulator(dtype);

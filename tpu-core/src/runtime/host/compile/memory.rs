@@ -68,55 +68,51 @@ pub(super) struct Request<'a> {
     pub last_check: Option<usize>,
 }
 
-/// Free pieces of the arena, by offset.
-#[derive(Default)]
-struct Arena {
-    free: Vec<(usize, usize)>,
-    end: usize,
+/// Memory of one temporary, or of several that take it over from one another.
+#[derive(Clone, Copy, Debug)]
+struct Block {
+    /// Steps that need it.
+    first: usize,
+    last: usize,
+    bytes: usize,
+    offset: usize,
 }
 
-impl Arena {
-    /// The smallest free piece that is large enough, or the end.
-    fn take(&mut self, bytes: usize) -> Option<usize> {
-        let bytes = bytes.checked_next_multiple_of(ALIGN)?;
-        let fitting = self.free.iter().enumerate().filter(|(_, piece)| piece.1 >= bytes);
-        if let Some((index, &(at, size))) = fitting.min_by_key(|(_, piece)| piece.1) {
-            if size == bytes {
-                self.free.remove(index);
-            } else {
-                self.free[index] = (at + bytes, size - bytes);
-            }
-            return Some(at);
-        }
-        // A free piece at the end grows.
-        match self.free.last().copied() {
-            Some((at, size)) if at + size == self.end => {
-                self.free.pop();
-                self.end = at.checked_add(bytes)?;
-                Some(at)
-            }
-            _ => {
-                let at = self.end;
-                self.end = at.checked_add(bytes)?;
-                Some(at)
-            }
-        }
-    }
+/// Blocks up to this number are placed the largest first; more of them in order of time, as the search for a place would
+/// take too long otherwise.
+const BY_SIZE: usize = 1 << 13;
 
-    fn give(&mut self, at: usize, bytes: usize) {
-        let bytes = bytes.next_multiple_of(ALIGN);
-        if bytes == 0 {
-            return;
-        }
-        let index = self.free.partition_point(|piece| piece.0 < at);
-        self.free.insert(index, (at, bytes));
-        if index + 1 < self.free.len() && at + bytes == self.free[index + 1].0 {
-            self.free[index].1 += self.free.remove(index + 1).1;
-        }
-        if index > 0 && self.free[index - 1].0 + self.free[index - 1].1 == at {
-            self.free[index - 1].1 += self.free.remove(index).1;
-        }
+/// Gives each block the lowest offset at which it meets no other of the same time, large ones first: so small ones go
+/// between them and not the other way round. Returns the bytes of all, or `None` if they have no address.
+fn place(blocks: &mut [Block]) -> Option<usize> {
+    let by_size = blocks.len() <= BY_SIZE;
+    let mut order: Vec<usize> = (0..blocks.len()).filter(|&at| blocks[at].bytes > 0).collect();
+    if by_size {
+        order.sort_by_key(|&at| std::cmp::Reverse(blocks[at].bytes));
+    } else {
+        order.sort_by_key(|&at| blocks[at].first);
     }
+    let mut placed: Vec<Block> = Vec::new();
+    let mut end = 0;
+    for at in order {
+        let mut block = blocks[at];
+        let bytes = block.bytes.checked_next_multiple_of(ALIGN)?;
+        if !by_size {
+            placed.retain(|other| other.last >= block.first);
+        }
+        for other in placed.iter().filter(|other| other.first <= block.last && block.first <= other.last) {
+            // They are in order of offset: what is free before this one starts where the earlier ones end.
+            if other.offset >= block.offset.checked_add(bytes)? {
+                break;
+            }
+            block.offset = block.offset.max(other.offset + other.bytes);
+        }
+        end = end.max(block.offset.checked_add(bytes)?);
+        blocks[at].offset = block.offset;
+        block.bytes = bytes;
+        placed.insert(placed.partition_point(|other| other.offset <= block.offset), block);
+    }
+    Some(end)
 }
 
 /// Plans memory. Errors with `OutOfMemory` when the sum has no address.
@@ -152,14 +148,14 @@ pub(super) fn plan(request: &Request<'_>) -> Result<Plan> {
         plan.locations.insert(value, Location { base: first_result + slot as u32, offset: 0 });
     }
     let mut donors = Donors::new(request, &last);
-    let mut arena = Arena::default();
-    let refused = || {
-        let message = "for the temporaries of a program is not possible: they have more bytes than there are addresses";
-        Error::new(ErrorKind::OutOfMemory, "an allocation", message)
+    let mut blocks: Vec<Block> = Vec::new();
+    let mut block_of: HashMap<Value, usize> = HashMap::new();
+    let mut scratch: Vec<usize> = Vec::with_capacity(request.steps.len());
+    let add = |blocks: &mut Vec<Block>, first, last, bytes| {
+        blocks.push(Block { first, last, bytes, offset: 0 });
+        blocks.len() - 1
     };
-    let mut ending: Vec<Vec<Value>> = vec![Vec::new(); request.steps.len()];
     for (step, uses) in request.steps.iter().enumerate() {
-        let mut taken: Vec<Value> = Vec::new();
         for &value in &uses.writes {
             if let Some(&slot) = plan.slot_of.get(&value) {
                 plan.slots[slot].donor = donors.find(step, value, uses, request);
@@ -167,36 +163,28 @@ pub(super) fn plan(request: &Request<'_>) -> Result<Plan> {
             }
             let bytes = (request.bytes)(value);
             let ends = last.get(&value).copied().unwrap_or(step);
-            // The memory of a temporary that this step reads for the last time.
-            let dying = uses.in_place.iter().find(|(written, read)| {
-                *written == value
-                    && last.get(read) == Some(&step)
-                    && !taken.contains(read)
-                    && plan.locations.get(read).is_some_and(|at| at.base == ARENA)
-                    && (request.bytes)(*read) == bytes
-            });
-            let at = match dying {
-                Some(&(_, read)) => {
-                    taken.push(read);
-                    plan.locations[&read].offset
-                }
-                None => arena.take(bytes).ok_or_else(refused)?,
-            };
-            plan.locations.insert(value, Location { base: ARENA, offset: at });
-            ending[ends].push(value);
+            // The block of a temporary that this step reads for the last time, and that nothing else took.
+            let dying =
+                uses.in_place.iter().filter(|(written, _)| *written == value && ends > step).find_map(|(_, read)| {
+                    let block = *block_of.get(read)?;
+                    (blocks[block].last == step && (request.bytes)(*read) == bytes).then_some(block)
+                });
+            let block = dying.unwrap_or_else(|| add(&mut blocks, step, ends, bytes));
+            blocks[block].last = ends;
+            block_of.insert(value, block);
         }
-        let scratch = arena.take(uses.scratch).ok_or_else(refused)?;
-        plan.scratch.push(scratch);
-        arena.give(scratch, uses.scratch);
-        for value in std::mem::take(&mut ending[step]) {
-            if !taken.contains(&value) {
-                arena.give(plan.locations[&value].offset, (request.bytes)(value));
-            }
-        }
+        scratch.push(add(&mut blocks, step, step, uses.scratch));
     }
-    plan.arena_bytes = arena.end;
+    plan.arena_bytes = place(&mut blocks).ok_or_else(|| {
+        let message = "for the temporaries of a program is not possible: they have more bytes than there are addresses";
+        Error::new(ErrorKind::OutOfMemory, "an allocation", message)
+    })?;
+    for (value, block) in block_of {
+        plan.locations.insert(value, Location { base: ARENA, offset: blocks[block].offset });
+    }
+    plan.scratch = scratch.into_iter().map(|block| blocks[block].offset).collect();
     let results = plan.slots.iter().filter(|slot| slot.donor.is_none()).map(|slot| slot.bytes);
-    plan.peak_bytes = results.fold(arena.end, usize::saturating_add);
+    plan.peak_bytes = results.fold(plan.arena_bytes, usize::saturating_add);
     Ok(plan)
 }
 
@@ -240,19 +228,41 @@ impl Donors {
 mod tests {
     use super::*;
 
+    fn block(first: usize, last: usize, bytes: usize) -> Block {
+        Block { first, last, bytes, offset: 0 }
+    }
+
     #[test]
-    fn the_arena_gives_the_smallest_fitting_piece_and_joins_neighbours() {
-        let mut arena = Arena::default();
-        let at: Vec<usize> = [64, 128, 64, 256].iter().map(|&n| arena.take(n).unwrap()).collect();
-        assert_eq!(at, [0, 64, 192, 256]);
-        arena.give(at[1], 128);
-        arena.give(at[3], 256);
-        assert_eq!(arena.take(100), Some(64));
-        arena.give(64, 128);
-        arena.give(at[2], 64);
-        assert_eq!(arena.free, [(64, 448)]);
-        assert_eq!(arena.take(1000), Some(64));
-        assert_eq!(arena.end, 64 + 1024);
-        assert_eq!(arena.take(usize::MAX), None);
+    fn blocks_of_the_same_time_do_not_meet() {
+        // Sizes and times from a small generator; no outcome of ours is expected, only what a plan must keep.
+        let mut state = 7u32;
+        let mut next = |below: usize| {
+            state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            (state >> 8) as usize % below
+        };
+        let sizes: Vec<(usize, usize, usize)> = (0..300).map(|_| (next(100), next(20), next(1000))).collect();
+        for many in [1, 40] {
+            let list = (0..many).flat_map(|_| &sizes).map(|&(first, long, bytes)| block(first, first + long, bytes));
+            let mut blocks: Vec<Block> = list.collect();
+            assert_eq!(blocks.len() > BY_SIZE, many > 1);
+            let end = place(&mut blocks).unwrap();
+            for (at, a) in blocks.iter().enumerate() {
+                assert!(a.offset % ALIGN == 0 && a.offset + a.bytes <= end);
+                for b in &blocks[..at] {
+                    let same_time = a.first <= b.last && b.first <= a.last;
+                    let apart = a.offset + a.bytes <= b.offset || b.offset + b.bytes <= a.offset;
+                    assert!(!same_time || apart || a.bytes == 0 || b.bytes == 0, "{a:?} meets {b:?}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_small_block_does_not_keep_a_large_one_from_the_place_of_another() {
+        // In order of time the small one, placed in what the first large one left, would push the second up.
+        let mut blocks = [block(0, 1, 640), block(2, 4, 64), block(3, 5, 640)];
+        assert_eq!(place(&mut blocks), Some(704));
+        assert_eq!(place(&mut [block(0, 0, usize::MAX)]), None);
+        assert_eq!(place(&mut [block(0, 0, usize::MAX - 63), block(0, 0, 64)]), None);
     }
 }

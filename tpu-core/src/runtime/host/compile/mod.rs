@@ -291,7 +291,8 @@ fn uses(graph: &Graph, draft: &Draft) -> Use {
         Draft::Copy(_, source, out) => simple(values(&[*source]), vec![*out], false),
         Draft::Kernel(id, operands) => {
             let results = 0..graph[*id].types.len() as u32;
-            simple(values(operands), results.map(|result| Value { node: *id, result }).collect(), true)
+            let fallible = kernels::can_fail(&graph[*id].op);
+            simple(values(operands), results.map(|result| Value { node: *id, result }).collect(), fallible)
         }
     }
 }

@@ -10,15 +10,16 @@
 //! | law | |
 //! |---|---|
 //! | a conversion to the same type, a transpose by the identity, a reshape or broadcast to the same shape is its operand | `identity` |
+//! | a constant of one value in another shape is the constant of that shape | `identity` |
 //! | a reshape of a reshape is the outer one | `reshape` |
 //! | a reduction over axes of size one is a reshape | `reduce` |
 //! | a 16-bit float reduces and multiplies in f32, rounded once at the end: what the ops mean here | `reduce`, `dot` |
 //! | a reduction over inner and other axes is one over the inner, then one over the others: what it means here | `reduce` |
-//! | an integer or number equal by construction to another (same op, attributes, operands) is that one | `merge` |
+//! | a value equal by construction to another (same op, attributes, operands) is that one, unless it is `is_cheap` | `merge` |
 //! | a barrier's results are its operands, once nothing is merged any more | fusion, as a view |
 
 use crate::ir::{Block, BlockId, Check, DotDims, Graph, Node, NodeId, Op, Type, Value};
-use crate::{DType, Result, Shape, ensure};
+use crate::{DType, Literal, Result, Shape, ensure};
 use smallvec::{SmallVec, smallvec};
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -140,6 +141,12 @@ impl Builder<'_> {
         if nothing {
             return x;
         }
+        if let (Op::Constant(literal), false) = (&self.graph[x.node].op, matches!(op, Op::Convert(_)))
+            && literal.bytes().len() * 8 == literal.dtype().bits() as usize
+            && let Ok(literal) = Literal::repeat(literal.dtype(), &ty.shape, literal.bytes())
+        {
+            return self.merge(Op::Constant(literal.into()), smallvec![], smallvec![ty.clone()]).into();
+        }
         if let Op::Reshape(_) = op {
             return self.reshape(x, ty.shape.clone());
         }
@@ -248,10 +255,30 @@ impl Builder<'_> {
         self.convert(node.into(), ty.dtype)
     }
 
+    /// Whether the op reads constants and counters only, element by element: a causal mask. Merged, the one of the first
+    /// layer would be in memory until the backward pass is over, or keep the two passes in one fusion group.
+    fn is_cheap(&self, op: &Op, operands: &[Value]) -> bool {
+        let elementwise = matches!(op, Op::Unary(_) | Op::Binary(_) | Op::Compare(_) | Op::Convert(_));
+        elementwise && operands.iter().all(|&operand| self.is_generated(operand))
+    }
+
+    fn is_generated(&self, mut value: Value) -> bool {
+        loop {
+            let node = &self.graph[value.node];
+            match &node.op {
+                Op::Constant(_) | Op::Iota { .. } => return true,
+                Op::BroadcastInDim { .. } | Op::Reshape(_) | Op::Transpose(_) | Op::Slice { .. } => {
+                    value = node.operands[0];
+                }
+                _ => return false,
+            }
+        }
+    }
+
     /// A new node, unless there is one with the same op and operands.
     fn merge(&mut self, op: Op, operands: SmallVec<[Value; 3]>, types: SmallVec<[Type; 1]>) -> NodeId {
         let main = self.graph.main();
-        if op.has_side_effect() || matches!(op, Op::OptimizationBarrier) {
+        if op.has_side_effect() || matches!(op, Op::OptimizationBarrier) || self.is_cheap(&op, &operands) {
             return self.graph.insert(main, op, operands, types);
         }
         let mut hasher = DefaultHasher::new();

@@ -167,6 +167,43 @@ fn attention_scores_read_transposed_operands_and_mask_inside_the_softmax() {
 }
 
 #[test]
+fn a_mask_of_counters_is_computed_where_it_is_used() {
+    let mut b = Build::new();
+    let (x, y) = (b.input(DType::F32, &[16, 16]), b.input(DType::F32, &[16, 16]));
+    let masked = |b: &mut Build, x: Value| {
+        let count = |axis| Op::Iota { axis, dtype: DType::I32, shape: [16, 16].into() };
+        let (row, col) = (b.op(count(0), &[]), b.op(count(1), &[]));
+        let seen = b.op(Op::Compare(crate::ir::Comparison::Ge), &[row, col]);
+        let nothing = b.scale(x, 0.0);
+        b.op(Op::Select, &[seen, x, nothing])
+    };
+    let x = masked(&mut b, x);
+    let product = b.matmul(x, y);
+    let out = masked(&mut b, product);
+    let graph = b.done(&[out]);
+    let kernels = kernels_of(&graph);
+    let shape: Vec<_> = kernels.iter().map(|k| (k.kind.as_str(), k.reads, k.writes)).collect();
+    assert_eq!(shape, [("row_program", 1, 1), ("dot_general", 2, 1), ("row_program", 1, 1)], "{kernels:#?}");
+    assert_same_bits("masks", &graph);
+}
+
+#[test]
+fn a_constant_of_one_value_is_the_same_however_it_was_spread() {
+    let mut b = Build::new();
+    let x = b.input(DType::F32, &[4, 6]);
+    let spread = b.scale(x, 0.5);
+    let main = b.0.main();
+    let whole = b.0.constant(main, crate::Literal::splat(DType::F32, [4, 6], 0.5));
+    let whole = b.mul(x, whole);
+    let (one, other) = (b.unary(UnaryOp::Tanh, spread), b.unary(UnaryOp::Tanh, whole));
+    let sum = b.add(one, other);
+    let graph = b.done(&[sum]);
+    let ops: Vec<String> = kernels_of(&graph).into_iter().flat_map(|kernel| kernel.ops).collect();
+    assert_eq!(ops, ["multiply", "tanh", "add"]);
+    assert_same_bits("constants", &graph);
+}
+
+#[test]
 fn fusing_changes_no_bit() {
     for (rows, cols) in [(64, 96), (7, 5), (3, 1500), (130, 1024), (2, 20_000), (1, 3)] {
         assert_same_bits("chain", &gelu_residual_layer_norm(rows, cols));
