@@ -29,8 +29,8 @@ fn power_of_two(n: i32) -> f32 {
 #[inline(always)]
 fn polynomial<const N: usize>(x: f32, coefficients: [f32; N]) -> f32 {
     let mut sum = coefficients[0];
-    for i in 1..N {
-        sum = sum.mul_add(x, coefficients[i]);
+    for &coefficient in &coefficients[1..] {
+        sum = sum.mul_add(x, coefficient);
     }
     sum
 }
@@ -39,8 +39,8 @@ fn polynomial<const N: usize>(x: f32, coefficients: [f32; N]) -> f32 {
 #[inline(always)]
 fn polynomial64<const N: usize>(x: f64, coefficients: [f64; N]) -> f64 {
     let mut sum = coefficients[0];
-    for i in 1..N {
-        sum = sum.mul_add(x, coefficients[i]);
+    for &coefficient in &coefficients[1..] {
+        sum = sum.mul_add(x, coefficient);
     }
     sum
 }
