@@ -489,31 +489,19 @@ pub(crate) fn round_half(isa: Isa, dtype: DType) -> Kernel {
     }
 }
 
-struct Sum;
-struct Product;
-struct Max;
-struct Min;
 macro_rules! float_folds {
     ($($t:ident),*) => {$(
-        impl Fold<$t> for Sum {
+        impl Fold<$t> for AddF {
             const IDENTITY: $t = 0.0;
-            #[inline(always)]
-            fn fold(a: $t, b: $t) -> $t { a + b }
         }
-        impl Fold<$t> for Product {
+        impl Fold<$t> for MulF {
             const IDENTITY: $t = 1.0;
-            #[inline(always)]
-            fn fold(a: $t, b: $t) -> $t { a * b }
         }
-        impl Fold<$t> for Max {
+        impl Fold<$t> for MaxF {
             const IDENTITY: $t = $t::NEG_INFINITY;
-            #[inline(always)]
-            fn fold(a: $t, b: $t) -> $t { <MaxF as Map2<$t, $t>>::map(a, b) }
         }
-        impl Fold<$t> for Min {
+        impl Fold<$t> for MinF {
             const IDENTITY: $t = $t::INFINITY;
-            #[inline(always)]
-            fn fold(a: $t, b: $t) -> $t { <MinF as Map2<$t, $t>>::map(a, b) }
         }
     )*};
 }
@@ -522,14 +510,14 @@ float_folds!(f32, f64);
 /// The loops of a reduction; `None` when row programs leave it to the plain kernels.
 pub(crate) fn fold(isa: Isa, kind: Reducer, cell: Cell) -> Option<FoldKernels> {
     match (cell, kind) {
-        (Cell::F32, Reducer::Sum) => Some(fold_kernels::<f32, Sum>(isa)),
-        (Cell::F32, Reducer::Product) => Some(fold_kernels::<f32, Product>(isa)),
-        (Cell::F32, Reducer::Max) => Some(fold_kernels::<f32, Max>(isa)),
-        (Cell::F32, Reducer::Min) => Some(fold_kernels::<f32, Min>(isa)),
-        (Cell::F64, Reducer::Sum) => Some(fold_kernels::<f64, Sum>(isa)),
-        (Cell::F64, Reducer::Product) => Some(fold_kernels::<f64, Product>(isa)),
-        (Cell::F64, Reducer::Max) => Some(fold_kernels::<f64, Max>(isa)),
-        (Cell::F64, Reducer::Min) => Some(fold_kernels::<f64, Min>(isa)),
+        (Cell::F32, Reducer::Sum) => Some(fold_kernels::<f32, AddF>(isa)),
+        (Cell::F32, Reducer::Product) => Some(fold_kernels::<f32, MulF>(isa)),
+        (Cell::F32, Reducer::Max) => Some(fold_kernels::<f32, MaxF>(isa)),
+        (Cell::F32, Reducer::Min) => Some(fold_kernels::<f32, MinF>(isa)),
+        (Cell::F64, Reducer::Sum) => Some(fold_kernels::<f64, AddF>(isa)),
+        (Cell::F64, Reducer::Product) => Some(fold_kernels::<f64, MulF>(isa)),
+        (Cell::F64, Reducer::Max) => Some(fold_kernels::<f64, MaxF>(isa)),
+        (Cell::F64, Reducer::Min) => Some(fold_kernels::<f64, MinF>(isa)),
         _ => None,
     }
 }

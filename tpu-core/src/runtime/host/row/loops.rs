@@ -61,16 +61,44 @@ pub(crate) trait Map2<T, U> {
     fn map(x: T, y: T) -> U;
 }
 
-/// An associative operation with its identity.
-pub(crate) trait Fold<T> {
+/// An associative function with its identity.
+pub(crate) trait Fold<T>: Map2<T, T> {
     const IDENTITY: T;
-    fn fold(a: T, b: T) -> T;
+}
+
+/// The columns, read anew for each row and chunk. Were they known not to change, the compiler would unroll a chunk and
+/// vectorise the loop over chunks, or over rows, with gathers and scatters: much more code, and slower.
+#[inline(always)]
+fn cols(call: &Call) -> usize {
+    // SAFETY: a field of a reference.
+    unsafe { (&raw const call.cols).read_volatile() }
 }
 
 #[inline(always)]
 unsafe fn load<T: Copy, const N: usize>(p: *const T) -> [T; N] {
     // SAFETY: N elements can be read, by the callers' rule 1.
     unsafe { p.cast::<[T; N]>().read_unaligned() }
+}
+
+/// Goes along a row: `$body` with `$i` where a chunk starts and `$N` its elements. What is left at the end goes in ever
+/// smaller powers of two: a loop over single elements would be vectorised again, at a greater cost than the main loop.
+macro_rules! chunks {
+    ($call:ident, |$i:ident, $N:ident| $body:block) => {{
+        let mut $i = 0;
+        while $i + LIGHT <= cols($call) {
+            const $N: usize = LIGHT;
+            $body
+            $i += $N;
+        }
+        chunks!(@rest $call, $i, $N, $body, 16, 8, 4, 2, 1);
+    }};
+    (@rest $call:ident, $i:ident, $N:ident, $body:block, $($n:literal),*) => {$(
+        if $call.cols & $n != 0 {
+            const $N: usize = $n;
+            $body
+            $i += $N;
+        }
+    )*};
 }
 
 #[inline(always)]
@@ -82,25 +110,18 @@ unsafe fn map1<T: Copy, U: Copy, F: Map1<T, U>>(call: &Call) {
         };
         if F::HEAVY {
             // SAFETY: rule 1.
-            unsafe { heavy_row::<T, U, F>(a, d, call.cols) };
+            unsafe { heavy_row::<T, U, F>(a, d, cols(call)) };
         } else {
-            let mut i = 0;
-            while i + LIGHT <= call.cols {
-                let mut out = [MaybeUninit::<U>::uninit(); LIGHT];
+            chunks!(call, |i, N| {
+                let mut out = [MaybeUninit::<U>::uninit(); N];
                 // SAFETY: rule 1, the chunk is within the row.
-                let x: [T; LIGHT] = unsafe { load(a.add(i)) };
-                for l in 0..LIGHT {
+                let x: [T; N] = unsafe { load(a.add(i)) };
+                for l in 0..N {
                     out[l].write(F::map(x[l]));
                 }
                 // SAFETY: rule 1, the chunk is within the row.
-                unsafe { d.add(i).cast::<[MaybeUninit<U>; LIGHT]>().write_unaligned(out) };
-                i += LIGHT;
-            }
-            while i < call.cols {
-                // SAFETY: rule 1, i < cols.
-                unsafe { d.add(i).write_unaligned(F::map(a.add(i).read_unaligned())) };
-                i += 1;
-            }
+                unsafe { d.add(i).cast::<[MaybeUninit<U>; N]>().write_unaligned(out) };
+            });
         }
     }
 }
@@ -163,34 +184,23 @@ unsafe fn map2<T: Copy, U: Copy, F: Map2<T, U>, const S0: bool, const S1: bool>(
                 call.dst.add(row * call.dst_stride).cast::<U>(),
             )
         };
-        if call.cols == 0 {
+        if cols(call) == 0 {
             continue;
         }
         // SAFETY: the row has an element.
         let (first_a, first_b) = unsafe { (a.read_unaligned(), b.read_unaligned()) };
-        let mut i = 0;
-        while i + LIGHT <= call.cols {
-            let mut out = [MaybeUninit::<U>::uninit(); LIGHT];
+        chunks!(call, |i, N| {
+            let mut out = [MaybeUninit::<U>::uninit(); N];
             // SAFETY: rule 1, the chunk is within the row.
-            let x: [T; LIGHT] = if S0 { [first_a; LIGHT] } else { unsafe { load(a.add(i)) } };
+            let x: [T; N] = if S0 { [first_a; N] } else { unsafe { load(a.add(i)) } };
             // SAFETY: as above.
-            let y: [T; LIGHT] = if S1 { [first_b; LIGHT] } else { unsafe { load(b.add(i)) } };
-            for l in 0..LIGHT {
+            let y: [T; N] = if S1 { [first_b; N] } else { unsafe { load(b.add(i)) } };
+            for l in 0..N {
                 out[l].write(F::map(x[l], y[l]));
             }
             // SAFETY: as above.
-            unsafe { d.add(i).cast::<[MaybeUninit<U>; LIGHT]>().write_unaligned(out) };
-            i += LIGHT;
-        }
-        while i < call.cols {
-            // SAFETY: rule 1, i < cols.
-            unsafe {
-                let x = if S0 { first_a } else { a.add(i).read_unaligned() };
-                let y = if S1 { first_b } else { b.add(i).read_unaligned() };
-                d.add(i).write_unaligned(F::map(x, y));
-            }
-            i += 1;
-        }
+            unsafe { d.add(i).cast::<[MaybeUninit<U>; N]>().write_unaligned(out) };
+        });
     }
 }
 
@@ -207,36 +217,25 @@ unsafe fn select<T: Copy, const S1: bool, const S2: bool>(call: &Call) {
                 call.dst.add(row * call.dst_stride).cast::<T>(),
             )
         };
-        if call.cols == 0 {
+        if cols(call) == 0 {
             continue;
         }
         // SAFETY: the row has an element.
         let (first_a, first_b) = unsafe { (a.read_unaligned(), b.read_unaligned()) };
-        let mut i = 0;
-        while i + LIGHT <= call.cols {
+        chunks!(call, |i, N| {
             // SAFETY: rule 1, the chunk is within the row.
-            let m: [u8; LIGHT] = unsafe { load(p.add(i)) };
+            let m: [u8; N] = unsafe { load(p.add(i)) };
             // SAFETY: as above.
-            let x: [T; LIGHT] = if S1 { [first_a; LIGHT] } else { unsafe { load(a.add(i)) } };
+            let x: [T; N] = if S1 { [first_a; N] } else { unsafe { load(a.add(i)) } };
             // SAFETY: as above.
-            let y: [T; LIGHT] = if S2 { [first_b; LIGHT] } else { unsafe { load(b.add(i)) } };
+            let y: [T; N] = if S2 { [first_b; N] } else { unsafe { load(b.add(i)) } };
             let mut out = x;
-            for l in 0..LIGHT {
+            for l in 0..N {
                 out[l] = if m[l] != 0 { x[l] } else { y[l] };
             }
             // SAFETY: as above.
-            unsafe { d.add(i).cast::<[T; LIGHT]>().write_unaligned(out) };
-            i += LIGHT;
-        }
-        while i < call.cols {
-            // SAFETY: rule 1, i < cols.
-            unsafe {
-                let x = if S1 { first_a } else { a.add(i).read_unaligned() };
-                let y = if S2 { first_b } else { b.add(i).read_unaligned() };
-                d.add(i).write_unaligned(if p.add(i).read() != 0 { x } else { y });
-            }
-            i += 1;
-        }
+            unsafe { d.add(i).cast::<[T; N]>().write_unaligned(out) };
+        });
     }
 }
 
@@ -248,7 +247,7 @@ unsafe fn splat<T: Copy>(call: &Call) {
         unsafe {
             let x = call.src[0].add(row * call.src_stride[0]).cast::<T>().read_unaligned();
             let d = call.dst.add(row * call.dst_stride).cast::<T>();
-            for i in 0..call.cols {
+            for i in 0..cols(call) {
                 d.add(i).write_unaligned(x);
             }
         }
@@ -263,20 +262,20 @@ unsafe fn reduce<T: Copy, F: Fold<T>>(call: &Call) {
     for row in 0..call.rows {
         // SAFETY: rule 1.
         let a = unsafe { call.src[0].add(row * call.src_stride[0]).cast::<T>() };
-        let n = call.cols;
+        let n = cols(call);
         let mut acc = [F::IDENTITY; LANES];
         let mut i = 0;
         while i + LANES <= n {
             // SAFETY: rule 1, the chunk is within the row.
             let x: [T; LANES] = unsafe { load(a.add(i)) };
             for l in 0..LANES {
-                acc[l] = F::fold(acc[l], x[l]);
+                acc[l] = F::map(acc[l], x[l]);
             }
             i += LANES;
         }
         for (l, acc) in acc[..n - i].iter_mut().enumerate() {
             // SAFETY: i + l < n.
-            *acc = F::fold(*acc, unsafe { a.add(i + l).read_unaligned() });
+            *acc = F::map(*acc, unsafe { a.add(i + l).read_unaligned() });
         }
         // Halves that hold only the identity change nothing: start where there is something.
         let mut half = match n {
@@ -287,7 +286,7 @@ unsafe fn reduce<T: Copy, F: Fold<T>>(call: &Call) {
         };
         while half > 0 {
             for l in 0..half {
-                acc[l] = F::fold(acc[l], acc[l + half]);
+                acc[l] = F::map(acc[l], acc[l + half]);
             }
             half /= 2;
         }
@@ -308,7 +307,7 @@ unsafe fn column<T: Copy, F: Fold<T>>(call: &Call) {
             // SAFETY: as above.
             let x: [T; LIGHT] = unsafe { load(call.src[0].add(row * call.src_stride[0]).cast::<T>().add(i)) };
             for l in 0..LIGHT {
-                acc[l] = F::fold(acc[l], x[l]);
+                acc[l] = F::map(acc[l], x[l]);
             }
         }
         // SAFETY: as above.
@@ -320,7 +319,7 @@ unsafe fn column<T: Copy, F: Fold<T>>(call: &Call) {
         unsafe {
             let mut acc = d.add(i).read_unaligned();
             for row in 0..call.rows {
-                acc = F::fold(acc, call.src[0].add(row * call.src_stride[0]).cast::<T>().add(i).read_unaligned());
+                acc = F::map(acc, call.src[0].add(row * call.src_stride[0]).cast::<T>().add(i).read_unaligned());
             }
             d.add(i).write_unaligned(acc);
         }
@@ -335,8 +334,37 @@ unsafe fn identity<T: Copy, F: Fold<T>>(call: &Call) {
         // SAFETY: rule 1.
         unsafe {
             let d = call.dst.add(row * call.dst_stride).cast::<T>();
-            for i in 0..call.cols {
+            for i in 0..cols(call) {
                 d.add(i).write_unaligned(F::IDENTITY);
+            }
+        }
+    }
+}
+
+/// A function too long to be vectorised, element by element.
+unsafe fn slow1<T: Copy, F: Map1<T, T>>(call: &Call) {
+    for row in 0..call.rows {
+        for i in 0..cols(call) {
+            // SAFETY: rule 1.
+            unsafe {
+                let x = call.src[0].add(row * call.src_stride[0]).cast::<T>().add(i).read_unaligned();
+                call.dst.add(row * call.dst_stride).cast::<T>().add(i).write_unaligned(F::map(x));
+            }
+        }
+    }
+}
+
+/// A function too long to be vectorised, element by element; `S0`, `S1` as for [`map2`].
+unsafe fn slow2<T: Copy, F: Map2<T, T>, const S0: bool, const S1: bool>(call: &Call) {
+    for row in 0..call.rows {
+        for i in 0..cols(call) {
+            // SAFETY: rule 1. A source that is one element is not the destination when the row has more, by rule 2.
+            unsafe {
+                let a = call.src[0].add(row * call.src_stride[0]).cast::<T>();
+                let b = call.src[1].add(row * call.src_stride[1]).cast::<T>();
+                let x = if S0 { a } else { a.add(i) }.read_unaligned();
+                let y = if S1 { b } else { b.add(i) }.read_unaligned();
+                call.dst.add(row * call.dst_stride).cast::<T>().add(i).write_unaligned(F::map(x, y));
             }
         }
     }
@@ -419,7 +447,7 @@ pub(super) fn map1_kernel<T: Copy, U: Copy, F: Map1<T, U>>(isa: Isa) -> Kernel {
 
 /// The loop of a slow function of one element, the same on all instruction sets.
 pub(super) fn map1_scalar_kernel<T: Copy, F: Map1<T, T>>() -> Kernel {
-    portable::map1::<T, T, F>
+    slow1::<T, F>
 }
 
 /// The loop of a function of two elements.
@@ -438,7 +466,11 @@ pub(super) fn map2_kernel_modes<T: Copy, U: Copy, F: Map2<T, U>>(isa: Isa, modes
 
 /// The loop of a slow function of two elements, the same on all instruction sets.
 pub(super) fn map2_scalar_kernel<T: Copy, F: Map2<T, T>>(modes: [bool; 2]) -> Kernel {
-    map2_kernel_modes::<T, T, F>(Isa::Portable, modes)
+    match modes {
+        [false, false] => slow2::<T, F, false, false>,
+        [true, _] => slow2::<T, F, true, false>,
+        [_, true] => slow2::<T, F, false, true>,
+    }
 }
 
 /// The loop of a selection between elements of the width of `T`.
@@ -474,20 +506,12 @@ pub(crate) struct FoldKernels {
     pub pair: Kernel,
 }
 
-struct Pair<F>(F);
-impl<T, F: Fold<T>> Map2<T, T> for Pair<F> {
-    #[inline(always)]
-    fn map(x: T, y: T) -> T {
-        F::fold(x, y)
-    }
-}
-
 /// The loops of one fold.
 pub(super) fn fold_kernels<T: Copy, F: Fold<T>>(isa: Isa) -> FoldKernels {
     FoldKernels {
         reduce: pick!(isa, reduce::<T, F>),
         column: pick!(isa, column::<T, F>),
         identity: pick!(isa, identity::<T, F>),
-        pair: map2_kernel::<T, T, Pair<F>>(isa),
+        pair: map2_kernel::<T, T, F>(isa),
     }
 }
