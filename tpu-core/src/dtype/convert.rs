@@ -12,7 +12,7 @@
 //!   the range of both `i32` and `u32`; the scalar loop's value is ours.
 //! * Complex → real drops the imaginary part; complex → `bool` asks whether either part is not zero.
 
-use super::{Complex64, DType, Element, F8E4M3FN, F8E5M2};
+use super::{Complex64, DType, Element, F8E4M3FN, F8E5M2, Kind};
 use crate::{Scalar, ensure, with_element};
 use half::{bf16, f16};
 
@@ -49,13 +49,56 @@ pub fn convert(source: DType, from: &[u8], target: DType, to: &mut [u8]) -> crat
         to.len(),
         from.len()
     );
-    with_element!(source, A => with_element!(target, B => convert_bytes::<A, B>(from, to)));
+    let integer = matches!(target.kind(), Kind::Signed | Kind::Unsigned);
+    match source {
+        DType::Complex64 if target == source => to.copy_from_slice(from),
+        DType::Complex64 if target == DType::Bool => {
+            for (to, from) in to.iter_mut().zip(from.chunks_exact(wide)) {
+                *to = u8::from(cast::<Complex64, bool>(Complex64::load(from)));
+            }
+        }
+        // A narrow float converted to itself keeps its bits, also those of a NaN.
+        DType::F16 | DType::BF16 | DType::F8E4M3FN | DType::F8E5M2 if target == source => to.copy_from_slice(from),
+        DType::F64 => through::<f64>(load::<f64, f64>, from, wide, target, to),
+        DType::U64 => through::<u64>(load::<u64, u64>, from, wide, target, to),
+        DType::I64 => through::<i64>(load::<i64, i64>, from, wide, target, to),
+        DType::I32 => through::<i64>(load::<i32, i64>, from, wide, target, to),
+        DType::U32 => through::<i64>(load::<u32, i64>, from, wide, target, to),
+        DType::U8 if integer => through::<i64>(load::<u8, i64>, from, wide, target, to),
+        DType::U16 if integer => through::<i64>(load::<u16, i64>, from, wide, target, to),
+        DType::I8 if integer => through::<i64>(load::<i8, i64>, from, wide, target, to),
+        DType::I16 if integer => through::<i64>(load::<i16, i64>, from, wide, target, to),
+        // Booleans, integers of up to 16 bits, floats of up to 32, and the real part of complex numbers.
+        _ => through::<f32>(with_element!(source, A => load::<A, f32>), from, wide, target, to),
+    }
     Ok(())
 }
 
-fn convert_bytes<A: Element, B: Element>(from: &[u8], to: &mut [u8]) {
-    for (to, from) in to.chunks_exact_mut(size_of::<B>()).zip(from.chunks_exact(size_of::<A>())) {
-        to.copy_from_slice(bytemuck::bytes_of(&B::cast_from(A::load(from))));
+/// Elements that convert at a time: their intermediate values stay in the first-level cache.
+const BLOCK: usize = 256;
+
+/// Converts by way of `W`, which holds every value of the source: a loop per source and a loop per target for each `W`
+/// instead of a loop per pair.
+fn through<W: Element>(load: fn(&[u8], &mut [W]), from: &[u8], width: usize, target: DType, to: &mut [u8]) {
+    let store: fn(&[W], &mut [u8]) = with_element!(target, B => store::<W, B>);
+    let mut values = [W::default(); BLOCK];
+    let narrow = target.bits() as usize / 8;
+    for (from, to) in from.chunks(BLOCK * width).zip(to.chunks_mut(BLOCK * narrow)) {
+        let values = &mut values[..from.len() / width];
+        load(from, values);
+        store(values, to);
+    }
+}
+
+fn load<A: Element, W: Element>(from: &[u8], values: &mut [W]) {
+    for (value, from) in values.iter_mut().zip(from.chunks_exact(size_of::<A>())) {
+        *value = W::cast_from(A::load(from));
+    }
+}
+
+fn store<W: Element, B: Element>(values: &[W], to: &mut [u8]) {
+    for (&value, to) in values.iter().zip(to.chunks_exact_mut(size_of::<B>())) {
+        to.copy_from_slice(bytemuck::bytes_of(&B::cast_from(value)));
     }
 }
 

@@ -176,5 +176,16 @@ fn halves(range: Range<usize>) -> (Range<usize>, Range<usize>) {
 
 /// Both, on two threads when that pays.
 fn join<A: Send, B: Send>(large: bool, a: impl FnOnce() -> A + Send, b: impl FnOnce() -> B + Send) -> (A, B) {
-    if large { rayon::join(a, b) } else { (a(), b()) }
+    if !large {
+        return (a(), b());
+    }
+    let (mut a, mut b) = (Some(a), Some(b));
+    let (mut left, mut right) = (None, None);
+    fork(&mut || left = a.take().map(|a| a()), &mut || right = b.take().map(|b| b()));
+    (left.expect("fork calls both"), right.expect("fork calls both"))
+}
+
+/// Calls both, possibly at the same time. Compiled once, whatever they are.
+fn fork(a: &mut (dyn FnMut() + Send), b: &mut (dyn FnMut() + Send)) {
+    rayon::join(a, b);
 }

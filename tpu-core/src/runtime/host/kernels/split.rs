@@ -17,23 +17,24 @@ pub(super) fn parts<T: Pod + Send + Sync>(
     cost: f64,
     body: impl Fn(usize, &mut [T]) + Sync,
 ) {
-    let work = target.len() as f64 * cost;
-    let unit = unit.max(1);
-    let threads = rayon::current_num_threads();
-    if work < WORTH_SPLITTING || threads == 1 || target.len() <= unit {
-        return body(0, target);
-    }
-    // At most four parts a thread, none below half the threshold.
-    let count = ((work / (WORTH_SPLITTING / 2.0)) as usize).clamp(1, 4 * threads);
-    let part = target.len().div_ceil(count).next_multiple_of(unit);
     let width = size_of::<T>();
-    bytes(bytemuck::cast_slice_mut(target), part * width, &|start, part| {
+    bytes(bytemuck::cast_slice_mut(target), width, unit, cost, &|start, part| {
         body(start / width, bytemuck::cast_slice_mut(part));
     });
 }
 
-/// The part that does not depend on the element type, so that it is compiled once.
-fn bytes(target: &mut [u8], part: usize, body: &(dyn Fn(usize, &mut [u8]) + Sync)) {
+/// What does not depend on the element type, `width` bytes of it, so that it is compiled once, and each body once.
+fn bytes(target: &mut [u8], width: usize, unit: usize, cost: f64, body: &(dyn Fn(usize, &mut [u8]) + Sync)) {
+    let elements = target.len() / width;
+    let work = elements as f64 * cost;
+    let unit = unit.max(1);
+    let threads = rayon::current_num_threads();
+    if work < WORTH_SPLITTING || threads == 1 || elements <= unit {
+        return body(0, target);
+    }
+    // At most four parts a thread, none below half the threshold.
+    let count = ((work / (WORTH_SPLITTING / 2.0)) as usize).clamp(1, 4 * threads);
+    let part = elements.div_ceil(count).next_multiple_of(unit) * width;
     target.par_chunks_mut(part).enumerate().for_each(|(i, chunk)| body(i * part, chunk));
 }
 
