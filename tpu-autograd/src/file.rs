@@ -6,12 +6,12 @@
 
 use crate::nn::Module;
 use crate::optim::Optimizer;
-use safetensors::{Dtype, SafeTensors, View};
-use std::borrow::Cow;
-use std::cell::RefCell;
-use std::collections::{BTreeMap, HashMap};
+use safetensors::{Dtype, SafeTensors};
+use serde_json::json;
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
 use std::fs::{self, File};
-use std::io::Read;
+use std::io::{BufWriter, Read, Write};
 use std::path::{Path, PathBuf};
 use tpu_core::{DType, Error, ErrorKind, Result, Tensor, ensure};
 
@@ -57,14 +57,13 @@ impl Checkpoint {
         Ok(checkpoint)
     }
 
-    /// Writes the file, or leaves what was there. Waits for the values.
+    /// Writes the file, or leaves what was there. Waits for the values. The same content gives the same bytes.
     pub fn save(&self, path: impl AsRef<Path>) -> Result<()> {
         let path = path.as_ref();
         let io = |error: std::io::Error| Error::io("save", path, &error);
-        let mut views = Vec::with_capacity(self.tensors.len());
         // A file without tensors could not be read back.
         ensure!(!self.tensors.is_empty(), Value, "save", "requires at least one tensor, got none");
-        let failed = RefCell::new(None);
+        let mut tensors = Vec::with_capacity(self.tensors.len());
         for (name, tensor) in &self.tensors {
             // Errors of the computation show here, before anything is written.
             tensor.wait()?;
@@ -72,18 +71,20 @@ impl Checkpoint {
                 let message = format!("requires dtypes that safetensors has, got {} for {name}", tensor.ty());
                 Error::new(ErrorKind::DType, "save", message)
             })?;
-            views.push((name.as_str(), Written { tensor, dtype, failed: &failed }));
+            tensors.push((name.as_str(), dtype, tensor));
         }
-        let text: HashMap<String, String> = self.text.clone().into_iter().collect();
+        // Widest first, so that every tensor is aligned in the file.
+        tensors.sort_by_key(|&(name, dtype, _)| (Reverse(dtype), name));
+        let header = header(&tensors, &self.text)?;
         let temporary = temporary_beside(path);
         let remove = Remove(&temporary);
-        safetensors::serialize_to_file(views, Some(text), &temporary).map_err(|error| {
-            Error::new(ErrorKind::Io, "save", format!("could not write {}: {error}", path.display()))
-        })?;
-        if let Some(error) = failed.into_inner() {
-            return Err(error);
+        let mut file = BufWriter::new(File::create_new(&temporary).map_err(io)?);
+        file.write_all(&header).map_err(io)?;
+        for (_, _, tensor) in tensors {
+            file.write_all(&tensor.to_bytes()?).map_err(io)?;
         }
-        File::open(&temporary).and_then(|file| file.sync_all()).map_err(io)?;
+        file.flush().map_err(io)?;
+        file.get_ref().sync_all().map_err(io)?;
         fs::rename(&temporary, path).map_err(io)?;
         std::mem::forget(remove);
         // The rename itself is on the disk once the folder is. Some file systems cannot sync folders.
@@ -184,35 +185,39 @@ impl Drop for Remove<'_> {
     }
 }
 
-/// A tensor whose bytes are fetched when they are written.
-struct Written<'a> {
-    tensor: &'a Tensor,
-    dtype: Dtype,
-    failed: &'a RefCell<Option<Error>>,
-}
+/// What no tensor can be named: the header keeps its text there.
+const TEXT: &str = "__metadata__";
 
-impl View for Written<'_> {
-    fn dtype(&self) -> Dtype {
-        self.dtype
-    }
+/// Readers refuse a longer header.
+const LONGEST: usize = 100_000_000;
 
-    fn shape(&self) -> &[usize] {
-        self.tensor.sizes()
+/// The start of a safetensors file: the length of the header and the header, which says what follows.
+///
+/// Not by the crate that reads it, which writes text in the order of a hash table, another one each time.
+fn header(tensors: &[(&str, Dtype, &Tensor)], text: &BTreeMap<String, String>) -> Result<Vec<u8>> {
+    let mut entries = BTreeMap::new();
+    if !text.is_empty() {
+        entries.insert(TEXT, json!(text).to_string());
     }
-
-    fn data(&self) -> Cow<'_, [u8]> {
-        match self.tensor.to_bytes() {
-            Ok(bytes) => bytes.into(),
-            Err(error) => {
-                self.failed.borrow_mut().get_or_insert(error);
-                Cow::Borrowed(&[])
-            }
-        }
+    let mut end = 0usize;
+    for &(name, dtype, tensor) in tensors {
+        ensure!(
+            name != TEXT,
+            Value,
+            "save",
+            "requires another name for a tensor than {TEXT}, which is that of the text"
+        );
+        let (start, shape) = (end, json!(tensor.sizes()));
+        end = start.saturating_add(tensor.ty().bytes().unwrap_or(usize::MAX));
+        entries.insert(name, format!(r#"{{"dtype":"{dtype}","shape":{shape},"data_offsets":[{start},{end}]}}"#));
     }
-
-    fn data_len(&self) -> usize {
-        self.tensor.ty().bytes().unwrap_or(usize::MAX)
-    }
+    let entries: Vec<String> = entries.iter().map(|(name, entry)| format!("{}:{entry}", json!(name))).collect();
+    let mut header = format!("{{{}}}", entries.join(",")).into_bytes();
+    // Data starts at a multiple of eight.
+    header.resize(header.len().next_multiple_of(8), b' ');
+    let length = header.len();
+    ensure!(length <= LONGEST, Value, "save", "requires names and text of at most {LONGEST} bytes, got {length}");
+    Ok((length as u64).to_le_bytes().into_iter().chain(header).collect())
 }
 
 macro_rules! dtypes {

@@ -73,6 +73,53 @@ fn every_dtype_is_written_and_read() -> Result<()> {
 }
 
 #[test]
+fn equal_content_is_equal_bytes() -> Result<()> {
+    let folder = Folder::new("bytes");
+    let write = |name: &str, order: &mut dyn Iterator<Item = usize>| -> Result<Vec<u8>> {
+        let mut checkpoint = Checkpoint::default();
+        for number in order {
+            let dtype = [DType::F32, DType::BF16, DType::I64][number % 3];
+            checkpoint.tensors.insert(format!("w{number}"), Tensor::full([number], number as i64, dtype)?);
+            checkpoint.text.insert(format!("key {number}"), format!("value {number}"));
+        }
+        checkpoint.save(folder.file(name))?;
+        Ok(std::fs::read(folder.file(name)).unwrap())
+    };
+    let forwards = write("forwards", &mut (0..40))?;
+    let backwards = write("backwards", &mut (0..40).rev())?;
+    assert!(forwards == backwards);
+    // By hand from the format's description: length, header in order of keys, padding to eight, data.
+    let mut checkpoint = Checkpoint::default();
+    checkpoint.tensors.insert("c".into(), Tensor::from_slice(&[1.0f32])?);
+    checkpoint.tensors.insert("b".into(), Tensor::from_slice(&[-1i64])?);
+    checkpoint.tensors.insert("a".into(), Tensor::from_slice(&[true, false])?);
+    checkpoint.text.extend([("z".into(), "1".into()), ("y".into(), "2".into())]);
+    checkpoint.save(folder.file("small"))?;
+    let header = concat!(
+        r#"{"__metadata__":{"y":"2","z":"1"},"a":{"dtype":"BOOL","shape":[2],"data_offsets":[12,14]},"#,
+        r#""b":{"dtype":"I64","shape":[1],"data_offsets":[0,8]},"c":{"dtype":"F32","shape":[1],"data_offsets":[8,12]}}"#,
+    );
+    let padding = header.len().next_multiple_of(8) - header.len();
+    let mut expected = ((header.len() + padding) as u64).to_le_bytes().to_vec();
+    expected.extend(header.bytes().chain(std::iter::repeat_n(b' ', padding)));
+    expected.extend([[0xFF; 8].as_slice(), &1.0f32.to_le_bytes(), &[1, 0]].concat());
+    assert_eq!(std::fs::read(folder.file("small")).unwrap(), expected);
+    Ok(())
+}
+
+#[test]
+fn a_tensor_named_like_the_text_is_an_error() -> Result<()> {
+    let folder = Folder::new("name");
+    let mut checkpoint = Checkpoint::default();
+    checkpoint.tensors.insert("__metadata__".into(), Tensor::scalar(1f32)?);
+    let error = checkpoint.save(folder.file("never")).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Value);
+    assert!(error.message().contains("__metadata__"), "{error}");
+    assert_eq!(std::fs::read_dir(&folder.0).unwrap().count(), 0);
+    Ok(())
+}
+
+#[test]
 fn training_goes_on_bit_for_bit() -> Result<()> {
     let folder = Folder::new("resume");
     let straight = model(1, 4)?;
