@@ -10,6 +10,9 @@ pub trait Backward {
     /// Adds the gradient of this tensor, which must have one element, to the [gradient](Param::grad) of each parameter
     /// that it depends on. What the history saved is freed: a second pass over it is an error.
     ///
+    /// Errors by name on the way through an operation without a derivative: `while`, whose number of iterations is not known
+    /// when recording, `custom_call`, and a bitcast from floats to floats. Unroll, or detach their operands.
+    ///
     /// ```
     /// use tpu_autograd::{Backward, Param};
     /// use tpu_core::Tensor;

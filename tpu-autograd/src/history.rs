@@ -9,7 +9,7 @@ use std::any::Any;
 use std::cell::RefCell;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
-use tpu_core::ir::{Op, Type};
+use tpu_core::ir::{Graph, Op, Type};
 use tpu_core::tensor::{History, Link, Operand, Recorded};
 use tpu_core::{DType, Error, ErrorKind, Result, Scalar, Tensor};
 
@@ -39,6 +39,8 @@ pub(crate) struct Operation {
     pub results: SmallVec<[Type; 1]>,
     /// Whether its indices were checked.
     pub checked: bool,
+    /// The programs that its block numbers stand for.
+    pub regions: Box<[Arc<Graph>]>,
     saved: Mutex<Saved>,
 }
 
@@ -184,6 +186,7 @@ impl Operation {
             operands: types.collect(),
             results: results.iter().map(|result| result.ty().clone()).collect(),
             checked: recorded.checked,
+            regions: recorded.regions.into(),
             saved: Mutex::new(saved),
         }
     }

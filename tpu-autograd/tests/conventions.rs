@@ -9,6 +9,10 @@ use tpu_autograd::{GradOptions, grad, requires_grad};
 use tpu_core::ir::{Op, Reducer, Window};
 use tpu_core::{DType, Result, Tensor};
 
+fn scatter(x: &Tensor, source: &Tensor, combiner: Reducer) -> Result<Tensor> {
+    x.scatter(0, &Tensor::from_slice(&[0i64, 1, 1, 3, 1])?, source, Some(combiner))
+}
+
 fn apply(name: &str, x: &[Tensor]) -> Result<Tensor> {
     let a = &x[0];
     match name {
@@ -34,6 +38,9 @@ fn apply(name: &str, x: &[Tensor]) -> Result<Tensor> {
         "fmod" => a.rem(&x[1]),
         "sqrt" => a.sqrt(),
         "floor" => a.floor(),
+        "scatter amax" => scatter(a, &x[1], Reducer::Max),
+        "scatter amin" => scatter(a, &x[1], Reducer::Min),
+        "scatter prod" => scatter(a, &x[1], Reducer::Product),
         "max_pool" => {
             let window = Window {
                 sizes: smallvec![3],

@@ -1,15 +1,18 @@
 //! Gather and scatter.
 
-use super::{Context, Gradients, Saves, broadcast, constant};
+use super::reduction::shift;
+use super::{Context, Gradients, Saves, broadcast, conjugate, constant};
 use smallvec::SmallVec;
 use std::sync::Arc;
-use tpu_core::ir::{Axes, GatherDims, Reducer, ScatterDims, Type};
+use tpu_core::ir::{Axes, GatherDims, Op, Reducer, ScatterDims, Type};
 use tpu_core::{DType, Literal, Result, Scalar, Shape, Tensor};
 
 pub(super) fn scatter_saves(dims: &ScatterDims) -> Saves {
     match dims.combiner {
         None | Some(Reducer::Sum) => Saves::input(1),
-        Some(_) => Saves::NOTHING,
+        Some(Reducer::Product) => Saves::inputs_from(0),
+        Some(Reducer::Max | Reducer::Min) => Saves::inputs_from(0).and(Saves::output(0)),
+        Some(Reducer::And | Reducer::Or | Reducer::Xor) => Saves::NOTHING,
     }
 }
 
@@ -114,9 +117,74 @@ pub(super) fn scatter(cx: &Context<'_>, dims: &Arc<ScatterDims>) -> Result<Gradi
                 gradients[2] = Some(won.select(&read, &constant(&read, 0)?)?);
             }
         }
-        Some(kind) => return cx.no_derivative(&format!(" with the combiner {}", kind.name())),
+        Some(Reducer::Product) => {
+            let (indices, x, u) = (indices()?, cx.input(0)?, cx.input(2)?);
+            if cx.needs(0) {
+                let all = x.ones_like()?.scatter_general(&indices, &u, (**dims).clone())?;
+                gradients[0] = Some(g.mul(&conjugate(&all)?)?);
+            }
+            if cx.needs(2) {
+                let inside = inside(&indices, &cx.operands[0], updates, dims)?;
+                let read = g.mul(&conjugate(&x)?)?.gather_general(&indices, reading(dims, &cx.operands[0], updates))?;
+                let gradient = read.mul(&conjugate(&product_of_others(cx, &indices, &u, dims)?)?)?;
+                gradients[2] = Some(inside.select(&gradient, &constant(&gradient, 0)?)?);
+            }
+        }
+        // Equal extremes share evenly, the old element among them, as PyTorch's scatter_reduce and JAX have it.
+        Some(Reducer::Max | Reducer::Min) => {
+            let (indices, y) = (indices()?, cx.output(0)?);
+            let back = reading(dims, &cx.operands[0], updates);
+            let kept = cx.input(0)?.eq(y)?.to_dtype(g.dtype())?;
+            let hit = cx.input(2)?.eq(&y.gather_general(&indices, back.clone())?)?;
+            let hit = hit.bitwise_and(&inside(&indices, &cx.operands[0], updates, dims)?)?;
+            let sum = ScatterDims { combiner: Some(Reducer::Sum), ..(**dims).clone() };
+            let share = g.div(&kept.scatter_general(&indices, &hit.to_dtype(g.dtype())?, sum)?)?;
+            gradients[0] = Some(kept.mul(&share)?);
+            let read = share.gather_general(&indices, back)?;
+            gradients[2] = Some(hit.select(&read, &constant(&read, 0)?)?);
+        }
+        Some(Reducer::And | Reducer::Or | Reducer::Xor) => return cx.no_derivative(""),
     }
     Ok(gradients)
+}
+
+/// For each update the product of all others of its element: no division, so zeros are no exception. Sorted by element, they
+/// are the products of those before and of those behind.
+fn product_of_others(cx: &Context<'_>, indices: &Tensor, u: &Tensor, dims: &ScatterDims) -> Result<Tensor> {
+    if dims.unique_indices {
+        return u.ones_like();
+    }
+    let operand = &cx.operands[0];
+    let elements = |shape: &Shape| shape.elements().unwrap_or(usize::MAX);
+    let number = Tensor::iota(elements(&operand.shape), 0, DType::I64)?.reshape(&operand.shape)?;
+    let flat = Shape::from([elements(u.shape())]);
+    let element = number.gather_general(indices, reading(dims, operand, &cx.operands[2]))?;
+    // What was dropped is of no element.
+    let inside = inside(indices, operand, &cx.operands[2], dims)?;
+    let element = inside.select(&element, &constant(&element, -1)?)?.reshape(&flat)?;
+    let values = inside.select(u, &constant(u, 1)?)?.reshape(&flat)?;
+    let places = Tensor::iota(&flat, 0, DType::I64)?;
+    let sort = Op::Sort { axis: 0, descending: false, stable: true };
+    let sorted = Tensor::record(sort, &[(&element).into(), (&values).into(), (&places).into()])?;
+    let (element, values) = (&sorted[0], &sorted[1]);
+    let others = products_before(values, element, 1)?.mul(&products_before(values, element, -1)?)?;
+    scatter_along(&others, &sorted[2], 0, &flat, false)?.reshape(u.shape())
+}
+
+/// For each value the product of those before it in its run of equal elements, or of those behind it if `step` is −1.
+fn products_before(values: &Tensor, element: &Tensor, step: i64) -> Result<Tensor> {
+    let moved = |distance: i64, product: &Tensor| {
+        let same = shift(element, 0, distance, -2)?.eq(element)?;
+        Ok::<_, tpu_core::Error>((same, shift(product, 0, distance, 1)?))
+    };
+    let (mut product, mut distance) = (values.clone(), 1);
+    while distance < values.elements() {
+        let (same, other) = moved(step * distance as i64, &product)?;
+        product = same.select(&product.mul(&other)?, &product)?;
+        distance *= 2;
+    }
+    let (same, other) = moved(step, &product)?;
+    same.select(&other, &constant(&other, 1)?)
 }
 
 /// The gather that reads where a scatter writes.

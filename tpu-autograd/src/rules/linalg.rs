@@ -137,22 +137,32 @@ pub(super) fn eigh(cx: &Context<'_>) -> Result<Gradients> {
     }
 }
 
-/// Of A = Pᵀ L U, square: `Pᵀ L⁻ᴴ (tril(Lᴴ L̄, −1) + triu(Ū Uᴴ)) U⁻ᴴ`.
+/// Of A = Pᵀ L U, both factors made square with ones on the diagonal: `Pᵀ L⁻ᴴ (tril(Lᴴ Ḡ, −1) + triu(Ḡ Uᴴ)) U⁻ᴴ`, Ḡ the
+/// gradient of L and U in one matrix.
 pub(super) fn lu(cx: &Context<'_>) -> Result<Gradients> {
     let Some(g) = cx.grad_of(0) else { return Ok(cx.none()) };
     let lu = cx.output(0)?;
     let rank = lu.rank();
     let (m, n) = (lu.shape().size(rank - 2), lu.shape().size(rank - 1));
-    if m != n {
-        return cx.no_derivative(" for matrices that are not square");
-    }
-    let identity = Tensor::eye(n, lu.dtype())?;
-    let lower = lu.tril(-1)?.add(&identity)?;
-    let upper = lu.triu(0)?;
-    let of_lower = adjoint(&lower)?.matmul(&g.tril(-1)?)?.tril(-1)?;
-    let of_upper = g.triu(0)?.matmul(&adjoint(&upper)?)?.triu(0)?;
-    let inner = of_lower.add(&of_upper)?;
-    let left = solve(&lower, &inner, true, true, true, TransposeKind::Adjoint)?;
+    let like = |rows: usize, columns: usize| -> Shape {
+        lu.sizes()[..rank - 2].iter().copied().chain([rows, columns]).collect()
+    };
+    let lower = match m > n {
+        true => Tensor::concat(&[lu, &Tensor::zeros(like(m, m - n), lu.dtype())?], -1)?,
+        false => lu.narrow(-1, 0, m)?,
+    };
+    let lower = lower.tril(-1)?.add(&Tensor::eye(m, lu.dtype())?)?;
+    let upper = match n > m {
+        true => {
+            let ones = Tensor::eye(n, lu.dtype())?.narrow(0, m, n - m)?.broadcast_to(like(n - m, n))?;
+            Tensor::concat(&[lu, &ones], -2)?
+        }
+        false => lu.narrow(-2, 0, n)?,
+    };
+    let upper = upper.triu(0)?;
+    let of_lower = adjoint(&lower)?.matmul(g)?.tril(-1)?;
+    let of_upper = g.matmul(&adjoint(&upper)?)?.triu(0)?;
+    let left = solve(&lower, &of_lower.add(&of_upper)?, true, true, true, TransposeKind::Adjoint)?;
     let rows = solve(&upper, &left, false, false, false, TransposeKind::Adjoint)?;
     // Row i of the factors came from row permutation[i].
     let from = cx.output(2)?.unsqueeze(-1)?.broadcast_to(lu.shape())?;

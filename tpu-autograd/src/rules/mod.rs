@@ -6,11 +6,24 @@
 //!
 //! Gradients of complex numbers follow PyTorch: the gradient of a real L with respect to z = x + iy is ∂L/∂x + i ∂L/∂y, so
 //! a holomorphic function's gradient is multiplied by the conjugate of its derivative.
+//!
+//! Operations on floats whose gradient is zero almost everywhere, such as rounding, have that zero. These have none, and say
+//! so by name when a backward pass comes to them:
+//!
+//! | operation | why |
+//! |---|---|
+//! | `while` | a backward pass needs the values of every iteration, whose number is not known when recording |
+//! | `custom_call` | nothing is known of what it computes |
+//! | `bitcast_convert` between floats | bits are no differentiable function of a number |
+//!
+//! Results of integers and bools end a history without an error, as in PyTorch. Equal extremes share a gradient evenly in
+//! reductions, scatters and collectives; reductions over windows and searches for an index give it to the first of them.
 
 mod arithmetic;
 mod collective;
 pub(crate) mod composite;
 mod contraction;
+mod control;
 mod convolution;
 mod fourier;
 mod functions;
@@ -23,7 +36,7 @@ mod window;
 
 use crate::history::{Node, Operation, Saved, SavedOperand};
 use smallvec::SmallVec;
-use tpu_core::ir::{Axes, Op, Type};
+use tpu_core::ir::{Axes, BlockId, Graph, Op, Type};
 use tpu_core::tensor::{Link, Operand};
 use tpu_core::{DType, Error, ErrorKind, Literal, Result, Scalar, Shape, Tensor, bail};
 
@@ -65,7 +78,8 @@ impl Saves {
     }
 
     pub fn operand(self, at: usize) -> bool {
-        at < 64 && self.operands >> at & 1 == 1
+        // The last bit speaks for all operands from there on.
+        self.operands >> at.min(63) & 1 == 1
     }
 
     pub fn result(self, at: usize) -> bool {
@@ -82,6 +96,8 @@ pub(crate) struct Context<'a> {
     needs: &'a [bool],
     /// Whether the operation's indices were checked.
     checked: bool,
+    /// What the operation's block numbers stand for.
+    blocks: SmallVec<[(&'a Graph, BlockId); 2]>,
     saved_operands: SmallVec<[SavedOperand; 2]>,
     saved_results: SmallVec<[Option<Tensor>; 1]>,
 }
@@ -112,7 +128,8 @@ impl<'a> Context<'a> {
         }
         let (operands, results) = (&operation.operands[..], &operation.results[..]);
         let (op, checked) = (&operation.op, operation.checked);
-        Self { op, operands, results, arrived, needs, checked, saved_operands, saved_results }
+        let blocks = operation.regions.iter().map(|region| (&**region, region.main())).collect();
+        Self { op, operands, results, arrived, needs, checked, blocks, saved_operands, saved_results }
     }
 
     /// The only gradient of an operation of one result.
@@ -216,7 +233,8 @@ pub(crate) fn saves(op: &Op, needs: &[bool]) -> Saves {
         Op::Cholesky { .. } => Saves::output(0),
         Op::TriangularSolve { .. } => Saves::input(0).and(Saves::output(0).when(needs[0])),
         Op::Qr | Op::Eigh | Op::Lu => Saves::output(0).and(Saves::output(1)).and(Saves::output(2)),
-        Op::AllReduce { .. } => Saves::NOTHING,
+        Op::AllReduce { kind, .. } | Op::ReduceScatter { kind, .. } => reduction::saves(*kind),
+        Op::Case { .. } => Saves::inputs_from(0),
         Op::Composite { name, .. } => composite::saves(name),
         Op::Parameter { .. }
         | Op::Constant(_)
@@ -236,9 +254,7 @@ pub(crate) fn saves(op: &Op, needs: &[bool]) -> Saves {
         | Op::RngBits(_)
         | Op::Fft { .. }
         | Op::While { .. }
-        | Op::Case { .. }
         | Op::AllGather { .. }
-        | Op::ReduceScatter { .. }
         | Op::AllToAll { .. }
         | Op::CollectivePermute { .. }
         | Op::ReplicaId
@@ -286,7 +302,7 @@ pub(crate) fn gradients(cx: &Context<'_>) -> Result<Gradients> {
         Op::Qr => linalg::qr(cx),
         Op::Eigh => linalg::eigh(cx),
         Op::Lu => linalg::lu(cx),
-        Op::AllReduce { kind, .. } => collective::all_reduce(cx, *kind),
+        Op::AllReduce { kind, groups } => collective::all_reduce(cx, *kind, groups),
         Op::AllGather { axis, groups } => collective::all_gather(cx, *axis, groups),
         Op::ReduceScatter { kind, axis, groups } => collective::reduce_scatter(cx, *kind, *axis, groups),
         Op::AllToAll { split_axis, concat_axis, groups } => {
@@ -295,10 +311,15 @@ pub(crate) fn gradients(cx: &Context<'_>) -> Result<Gradients> {
         Op::CollectivePermute { pairs, channel } => collective::permute(cx, pairs, *channel),
         Op::OptimizationBarrier => Ok(cx.arrived.iter().cloned().collect()),
         Op::Composite { name, attributes, .. } => composite::gradients(cx, name, attributes),
-        Op::While { .. } => cx.no_derivative(": unroll the loop, or run it without gradients"),
-        Op::Case { .. } => cx.no_derivative(": use select, or run it without gradients"),
-        Op::BitcastConvert(_) => cx.no_derivative(": detach its operand"),
-        Op::CustomCall(_) => cx.no_derivative(": nothing is known of what it computes"),
+        Op::Case { .. } => control::case(cx),
+        Op::While { .. } => cx.no_derivative(
+            ": a backward pass needs the values of every iteration, whose number is not known; unroll the loop, or run it \
+             without gradients",
+        ),
+        Op::BitcastConvert(_) => {
+            cx.no_derivative(": bits are no differentiable function of a number; detach its operand")
+        }
+        Op::CustomCall(_) => cx.no_derivative(": nothing is known of what it computes; detach its operands"),
         // Of dtypes without derivatives, or without operands: never asked.
         Op::Parameter { .. }
         | Op::Constant(_)

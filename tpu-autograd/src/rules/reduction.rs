@@ -15,19 +15,19 @@ pub(super) fn saves(kind: Reducer) -> Saves {
 }
 
 pub(super) fn gradients(cx: &Context<'_>, kind: Reducer, axes: &Axes) -> Result<Gradients> {
-    let shape = &cx.operands[0].shape;
-    let spread = |x: &Tensor| unreduced(x, shape, axes);
     match kind {
-        Reducer::Sum => cx.one(spread),
-        Reducer::Max | Reducer::Min => cx.one(|g| {
-            // Equal extremes share evenly, as PyTorch's amax has it.
-            let hits = cx.input(0)?.eq(&spread(cx.output(0)?)?)?.to_dtype(g.dtype())?;
-            let count = record(Op::Reduce { kind: Reducer::Sum, axes: axes.clone() }, &[&hits])?;
-            hits.mul(&spread(&g.div(&count)?)?)
-        }),
+        Reducer::Sum => cx.one(|g| unreduced(g, &cx.operands[0].shape, axes)),
+        Reducer::Max | Reducer::Min => cx.one(|g| extreme(&cx.input(0)?, cx.output(0)?, g, axes)),
         Reducer::Product => cx.one(|g| product(&cx.input(0)?, g, axes)),
         Reducer::And | Reducer::Or | Reducer::Xor => cx.no_derivative(""),
     }
+}
+
+/// Equal extremes `y` of `x` share evenly, as PyTorch's amax has it.
+pub(super) fn extreme(x: &Tensor, y: &Tensor, g: &Tensor, axes: &Axes) -> Result<Tensor> {
+    let hits = x.eq(&unreduced(y, x.shape(), axes)?)?.to_dtype(g.dtype())?;
+    let count = record(Op::Reduce { kind: Reducer::Sum, axes: axes.clone() }, &[&hits])?;
+    hits.mul(&unreduced(&g.div(&count)?, x.shape(), axes)?)
 }
 
 /// Each reduced value repeated where its elements were.
@@ -37,7 +37,7 @@ fn unreduced(x: &Tensor, shape: &Shape, axes: &Axes) -> Result<Tensor> {
 }
 
 /// For each element the product of all others, without division: so zeros are no exception.
-fn product(x: &Tensor, g: &Tensor, axes: &Axes) -> Result<Tensor> {
+pub(super) fn product(x: &Tensor, g: &Tensor, axes: &Axes) -> Result<Tensor> {
     let kept: SmallVec<[usize; 6]> = (0..x.rank()).filter(|axis| !axes.contains(axis)).collect();
     let order: SmallVec<[usize; 6]> = kept.iter().chain(axes).copied().collect();
     let moved = x.permute(order.iter().map(|&axis| axis as isize))?;
@@ -61,7 +61,7 @@ fn shifted(x: &Tensor, axis: usize, to_start: bool) -> Result<Tensor> {
 }
 
 /// Moved by some places along an axis, with `fill` where nothing came from.
-fn shift(x: &Tensor, axis: usize, by: i64, fill: i64) -> Result<Tensor> {
+pub(super) fn shift(x: &Tensor, axis: usize, by: i64, fill: i64) -> Result<Tensor> {
     let amounts = |amount: i64| (0..x.rank()).map(|other| if other == axis { amount } else { 0 }).collect();
     let op = Op::Pad { low: amounts(by), high: amounts(-by), interior: SmallVec::from_elem(0, x.rank()) };
     record(op, &[x, &scalar(x.dtype(), fill)?])

@@ -1,6 +1,6 @@
 //! Reductions over windows.
 
-use super::{Context, Gradients, Saves, constant, record, scalar};
+use super::{Context, Gradients, Saves, conjugate, constant, record, scalar};
 use smallvec::SmallVec;
 use std::sync::Arc;
 use tpu_core::ir::{Axes, Extreme, Op, Reducer, Window};
@@ -8,8 +8,8 @@ use tpu_core::{DType, Result, Shape, Tensor};
 
 pub(super) fn saves(kind: Reducer) -> Saves {
     match kind {
-        Reducer::Max | Reducer::Min => Saves::input(0),
-        Reducer::Sum | Reducer::Product | Reducer::And | Reducer::Or | Reducer::Xor => Saves::NOTHING,
+        Reducer::Max | Reducer::Min | Reducer::Product => Saves::input(0),
+        Reducer::Sum | Reducer::And | Reducer::Or | Reducer::Xor => Saves::NOTHING,
     }
 }
 
@@ -18,14 +18,13 @@ pub(super) fn gradients(cx: &Context<'_>, kind: Reducer, window: &Arc<Window>) -
         Reducer::Sum => return cx.one(|g| spread_sum(g, &cx.operands[0].shape, window)),
         Reducer::Max => Extreme::Max,
         Reducer::Min => Extreme::Min,
-        Reducer::Product | Reducer::And | Reducer::Or | Reducer::Xor => {
-            return cx.no_derivative(&format!(" with the reducer {}", kind.name()));
-        }
+        Reducer::Product => return cx.one(|g| spread_product(&cx.input(0)?, g, window)),
+        Reducer::And | Reducer::Or | Reducer::Xor => return cx.no_derivative(""),
     };
     let is_plain = window.base_dilations.iter().chain(&window.window_dilations).all(|&dilation| dilation == 1);
     cx.one(|g| match is_plain {
         true => record(Op::SelectAndScatter { select, window: window.clone() }, &[&cx.input(0)?, g]),
-        false => Taps::new(&cx.input(0)?, select, window)?.scatter(g),
+        false => Taps::new(&cx.input(0)?, &cx.operands[0].shape, select, window)?.scatter(g),
     })
 }
 
@@ -57,55 +56,57 @@ fn spread_sum(g: &Tensor, operand: &Shape, window: &Window) -> Result<Tensor> {
     record(Op::ReduceWindow { kind: Reducer::Sum, window: Arc::new(back) }, &[g])
 }
 
+/// The reverse of a window product: each element gets, of every window that it is in, the gradient times the product of the
+/// others: no division, so zeros are no exception.
+fn spread_product(x: &Tensor, g: &Tensor, window: &Window) -> Result<Tensor> {
+    let frame = Frame { window, operand: x.shape() };
+    let mut sum = Tensor::zeros(x.shape(), g.dtype())?;
+    if x.elements() == 0 || g.elements() == 0 {
+        return Ok(sum);
+    }
+    let places = places(&window.sizes);
+    let read = |place| conjugate(&frame.read(x, place, g.shape(), 1.0)?);
+    let values = places.iter().map(read).collect::<Result<Vec<_>>>()?;
+    // Behind each place, from the last one on.
+    let mut behind = vec![constant(g, 1)?];
+    for value in values.iter().skip(1).rev() {
+        behind.push(behind[behind.len() - 1].mul(value)?);
+    }
+    let mut before = g.clone();
+    for ((place, value), behind) in places.iter().zip(&values).zip(behind.iter().rev()) {
+        sum = sum.add(&frame.write(&before.mul(behind)?, place)?)?;
+        before = before.mul(value)?;
+    }
+    Ok(sum)
+}
+
 /// Of the scattered source: what lies where its windows selected. Nothing of the operand, whose values only select.
 pub(super) fn select_and_scatter(cx: &Context<'_>, select: Extreme, window: &Arc<Window>) -> Result<Gradients> {
     let g = cx.grad()?;
     let operand = if cx.needs(0) { Some(constant(g, 0)?) } else { None };
     let source = match cx.needs(1) {
-        true => Some(Taps::new(&cx.input(0)?, select, window)?.gather(g)?),
+        true => Some(Taps::new(&cx.input(0)?, &cx.operands[0].shape, select, window)?.gather(g)?),
         false => None,
     };
     Ok(SmallVec::from_iter([operand, source]))
 }
 
+/// Windows over an operand.
+struct Frame<'a> {
+    window: &'a Window,
+    operand: &'a Shape,
+}
+
 /// For each place in the window the windows that select it, as bools of one shape.
 struct Taps<'a> {
-    window: &'a Window,
-    operand: Shape,
+    frame: Frame<'a>,
     hits: Vec<(Axes, Tensor)>,
 }
 
-impl<'a> Taps<'a> {
-    fn new(x: &Tensor, select: Extreme, window: &'a Window) -> Result<Self> {
-        let x = x.detach();
-        let kind = match select {
-            Extreme::Max => Reducer::Max,
-            Extreme::Min => Reducer::Min,
-        };
-        let best = record(Op::ReduceWindow { kind, window: Arc::new(window.clone()) }, &[&x])?;
-        let lowest = match select {
-            Extreme::Max => f64::NEG_INFINITY,
-            Extreme::Min => f64::INFINITY,
-        };
-        let mut taps = Self { window, operand: x.shape().clone(), hits: Vec::new() };
-        let is_there = Tensor::ones(x.shape(), DType::F32)?;
-        let mut free = Tensor::ones(best.shape(), DType::Bool)?;
-        for place in places(&window.sizes) {
-            let value = taps.read(&x, &place, best.shape(), lowest)?;
-            // Padding is never selected, even where all of a window is as low.
-            let there = taps.read(&is_there, &place, best.shape(), 0.0)?;
-            let there = there.ne(&constant(&there, 0)?)?;
-            let equal = value.eq(&best)?.bitwise_or(&value.ne(&value)?)?;
-            let hit = equal.bitwise_and(&there)?.bitwise_and(&free)?;
-            free = free.bitwise_and(&hit.not()?)?;
-            taps.hits.push((place, hit));
-        }
-        Ok(taps)
-    }
-
+impl Frame<'_> {
     /// Amounts that pad or cut the dilated operand so that it starts at a place of the first window, and ends at that of
     /// the last one.
-    fn frame(&self, place: &Axes, windows: &Shape) -> (SmallVec<[i64; 4]>, SmallVec<[i64; 4]>) {
+    fn amounts(&self, place: &Axes, windows: &Shape) -> (SmallVec<[i64; 4]>, SmallVec<[i64; 4]>) {
         let along = |axis: usize| {
             let start = (place[axis] * self.window.window_dilations[axis]) as i64 - self.window.padding[axis].0;
             let span = dilated(windows.size(axis), self.window.strides[axis]);
@@ -116,7 +117,7 @@ impl<'a> Taps<'a> {
 
     /// What each window has at a place.
     fn read(&self, x: &Tensor, place: &Axes, windows: &Shape, fill: f64) -> Result<Tensor> {
-        let (low, high) = self.frame(place, windows);
+        let (low, high) = self.amounts(place, windows);
         let interior = self.window.base_dilations.iter().map(|&dilation| dilation - 1).collect();
         let all = record(Op::Pad { low, high, interior }, &[x, &scalar(x.dtype(), fill)?])?;
         let strides = self.window.strides.clone();
@@ -126,7 +127,7 @@ impl<'a> Taps<'a> {
 
     /// One value per window put back at a place of the operand.
     fn write(&self, values: &Tensor, place: &Axes) -> Result<Tensor> {
-        let (low, high) = self.frame(place, values.shape());
+        let (low, high) = self.amounts(place, values.shape());
         let zero = scalar(values.dtype(), 0)?;
         let interior = self.window.strides.iter().map(|&stride| stride - 1).collect();
         let none = || SmallVec::from_elem(0, values.rank());
@@ -138,12 +139,41 @@ impl<'a> Taps<'a> {
         let op = Op::Slice { start: SmallVec::from_elem(0, values.rank()), limit: dense.sizes().into(), strides };
         record(op, &[&dense])
     }
+}
+
+impl<'a> Taps<'a> {
+    fn new(x: &Tensor, operand: &'a Shape, select: Extreme, window: &'a Window) -> Result<Self> {
+        let x = x.detach();
+        let kind = match select {
+            Extreme::Max => Reducer::Max,
+            Extreme::Min => Reducer::Min,
+        };
+        let best = record(Op::ReduceWindow { kind, window: Arc::new(window.clone()) }, &[&x])?;
+        let lowest = match select {
+            Extreme::Max => f64::NEG_INFINITY,
+            Extreme::Min => f64::INFINITY,
+        };
+        let mut taps = Self { frame: Frame { window, operand }, hits: Vec::new() };
+        let is_there = Tensor::ones(x.shape(), DType::F32)?;
+        let mut free = Tensor::ones(best.shape(), DType::Bool)?;
+        for place in places(&window.sizes) {
+            let value = taps.frame.read(&x, &place, best.shape(), lowest)?;
+            // Padding is never selected, even where all of a window is as low.
+            let there = taps.frame.read(&is_there, &place, best.shape(), 0.0)?;
+            let there = there.ne(&constant(&there, 0)?)?;
+            let equal = value.eq(&best)?.bitwise_or(&value.ne(&value)?)?;
+            let hit = equal.bitwise_and(&there)?.bitwise_and(&free)?;
+            free = free.bitwise_and(&hit.not()?)?;
+            taps.hits.push((place, hit));
+        }
+        Ok(taps)
+    }
 
     /// The sum over windows of their value at the element that each selected.
     fn scatter(&self, values: &Tensor) -> Result<Tensor> {
-        let mut sum = Tensor::zeros(&self.operand, values.dtype())?;
+        let mut sum = Tensor::zeros(self.frame.operand, values.dtype())?;
         for (place, hit) in &self.hits {
-            sum = sum.add(&self.write(&hit.select(values, &constant(values, 0)?)?, place)?)?;
+            sum = sum.add(&self.frame.write(&hit.select(values, &constant(values, 0)?)?, place)?)?;
         }
         Ok(sum)
     }
@@ -152,7 +182,7 @@ impl<'a> Taps<'a> {
     fn gather(&self, x: &Tensor) -> Result<Tensor> {
         let mut sum: Option<Tensor> = None;
         for (place, hit) in &self.hits {
-            let value = self.read(x, place, hit.shape(), 0.0)?;
+            let value = self.frame.read(x, place, hit.shape(), 0.0)?;
             let value = hit.select(&value, &constant(&value, 0)?)?;
             sum = Some(match sum {
                 Some(sum) => sum.add(&value)?,
@@ -161,7 +191,7 @@ impl<'a> Taps<'a> {
         }
         match sum {
             Some(sum) => Ok(sum),
-            None => Tensor::zeros(&self.operand, x.dtype()),
+            None => Tensor::zeros(self.frame.operand, x.dtype()),
         }
     }
 }

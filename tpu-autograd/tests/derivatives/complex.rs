@@ -33,7 +33,7 @@ fn functions_of_two_complex_operands() {
     let pair = |x: &[Tensor]| Ok::<_, tpu_core::Error>((x[0].complex(&x[1])?, x[2].complex(&x[3])?));
     check("multiply", 2, &operands, 3, &|x| pair(x).and_then(|(a, b)| both(&a.mul(&b)?))).unwrap();
     check("divide", 2, &operands, 3, &|x| pair(x).and_then(|(a, b)| both(&a.div(&b)?))).unwrap();
-    check("power", 1, &operands, 3, &|x| pair(x).and_then(|(a, b)| both(&a.pow(&b)?))).unwrap();
+    check("power", 2, &operands, 3, &|x| pair(x).and_then(|(a, b)| both(&a.pow(&b)?))).unwrap();
     check("convert", 2, &operands[..1], 3, &|x| {
         let z = x[0].to_dtype(DType::Complex64)?;
         both(&z.mul(&z)?)

@@ -2,8 +2,9 @@
 
 use crate::differences::{cases, check, given};
 use proptest::prelude::any;
+use tpu_autograd::{GradOptions, grad};
+use tpu_core::Tensor;
 use tpu_core::ir::{Axes, GatherDims, Op, Reducer, ScatterDims};
-use tpu_core::{ErrorKind, Tensor};
 
 fn indices(values: &[i64], sizes: &[usize]) -> Tensor {
     Tensor::from_vec(values.to_vec(), sizes).unwrap()
@@ -86,13 +87,49 @@ fn updates_out_of_range_have_no_gradient() {
 }
 
 #[test]
-fn a_combiner_without_derivative_says_so() {
-    let x = tpu_autograd::requires_grad(&Tensor::from_slice(&[1.0f32, 2.0]).unwrap()).unwrap();
-    let y =
-        x.scatter(0, &indices(&[0], &[1]), &Tensor::from_slice(&[3.0f32]).unwrap(), Some(Reducer::Product)).unwrap();
-    let error = tpu_autograd::grad(&[&y], &[&x], Default::default()).unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::Unsupported);
-    assert_eq!((error.op(), error.message()), ("scatter", "has no derivative with the combiner multiply"));
+fn scatters_that_multiply_or_take_extremes() {
+    let along = indices(&[0, 2, 2, 1, 1, 1], &[2, 3]);
+    for combiner in [Reducer::Product, Reducer::Max, Reducer::Min] {
+        cases(4, any::<u64>(), |seed| {
+            let operands = [given(&[2, 3], 0.4, 1.0), given(&[2, 3], 0.4, 1.0)];
+            check("scatter", 2, &operands, seed >> 8, &|x| {
+                Ok(vec![x[0].square()?.scatter(1, &along, &x[1].square()?, Some(combiner))?.square()?])
+            })?;
+            // Index vectors of two that start windows of two; the last two do not fit.
+            let at = indices(&[0, 1, 0, 7, -1], &[5]);
+            let dims = ScatterDims {
+                update_window_dims: Axes::from_slice(&[1]),
+                inserted_window_dims: Axes::new(),
+                input_batching_dims: Axes::new(),
+                scatter_indices_batching_dims: Axes::new(),
+                scatter_dims_to_operand_dims: Axes::from_slice(&[0]),
+                index_vector_dim: 1,
+                indices_are_sorted: false,
+                unique_indices: false,
+                combiner: Some(combiner),
+            };
+            check("scatter windows", 2, &[given(&[4], 0.4, 1.0), given(&[5, 2], 0.4, 1.0)], seed >> 8, &|x| {
+                Ok(vec![x[0].square()?.scatter_general(&at, &x[1].square()?, dims.clone())?.square()?])
+            })
+        });
+    }
+}
+
+#[test]
+fn scattered_products_with_zeros() {
+    // y = (x₀ a b c, x₁ d), of which a and c are zero.
+    let leaf = |values: &[f64]| tpu_autograd::requires_grad(&Tensor::from_slice(values).unwrap()).unwrap();
+    let (x, u) = (leaf(&[2.0, 0.0]), leaf(&[0.0, 3.0, 0.0, 5.0]));
+    let y = x.scatter(0, &indices(&[0, 0, 0, 1], &[4]), &u, Some(Reducer::Product)).unwrap();
+    let again = GradOptions { create_graph: true, ..GradOptions::default() };
+    let first = grad(&[&y], &[&x, &u], again).unwrap();
+    assert_eq!(first[0].to_vec::<f64>().unwrap(), [0.0, 5.0]);
+    assert_eq!(first[1].to_vec::<f64>().unwrap(), [0.0; 4]);
+    // ∂²y₀/∂a∂c = x₀ b, ∂²y₁/∂x₁∂d = 1.
+    let a = first[1].narrow(0, 0, 1).unwrap();
+    assert_eq!(grad(&[&a], &[&u], again).unwrap()[0].to_vec::<f64>().unwrap(), [0.0, 0.0, 6.0, 0.0]);
+    let d = first[1].narrow(0, 3, 1).unwrap();
+    assert_eq!(grad(&[&d], &[&x], again).unwrap()[0].to_vec::<f64>().unwrap(), [0.0, 1.0]);
 }
 
 #[test]

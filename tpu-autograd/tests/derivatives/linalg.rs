@@ -72,7 +72,7 @@ fn eigh() {
 #[test]
 fn lu() {
     on_reference(|| {
-        for sizes in [&[3, 3][..], &[2, 2, 2]] {
+        for sizes in [&[3, 3][..], &[2, 2, 2], &[4, 2], &[2, 4], &[2, 3, 2], &[2, 1, 3], &[1, 1]] {
             check("lu", 2, &[given(sizes, -1.0, 1.0)], 3, &|x| {
                 Ok(vec![Tensor::record(Op::Lu, &[(&x[0]).into()])?.swap_remove(0)])
             })

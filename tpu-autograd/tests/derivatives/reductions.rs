@@ -89,6 +89,24 @@ fn sums_over_windows() {
 }
 
 #[test]
+fn products_over_windows() {
+    let attributes = (1..4usize, 1..4usize, 1..3usize, 1..3usize, (-1..3i64, -1..3i64));
+    cases(40, (0..6usize, attributes, any::<u64>()), |(size, (taps, stride, base, dilation, padding), seed)| {
+        let op = Op::ReduceWindow { kind: Reducer::Product, window: window(taps, stride, base, dilation, padding) };
+        check("window product", 2, &[given(&[2, size], -1.2, 1.3)], seed >> 8, &|x| {
+            Ok(vec![Tensor::record(op.clone(), &[(&x[0]).into()])?.swap_remove(0).square()?])
+        })
+    });
+    // y = (ab, bc) of (0, 2, 0): ∂Σ/∂ = (b, a + c, b).
+    let x = Tensor::from_vec(vec![0.0f64, 2.0, 0.0], [1, 3]).unwrap();
+    let x = tpu_autograd::requires_grad(&x).unwrap();
+    let op = Op::ReduceWindow { kind: Reducer::Product, window: window(2, 1, 1, 1, (0, 0)) };
+    let y = Tensor::record(op, &[(&x).into()]).unwrap().swap_remove(0);
+    let gradient = tpu_autograd::grad(&[&y], &[&x], Default::default()).unwrap();
+    assert_eq!(gradient[0].to_vec::<f64>().unwrap(), [2.0, 0.0, 2.0]);
+}
+
+#[test]
 fn extremes_over_windows() {
     let attributes = (1..4usize, 1..4usize, 1..3usize, (0..2i64, 0..2i64));
     cases(40, (2..6usize, attributes, any::<u64>()), |(size, (taps, stride, dilation, padding), seed)| {

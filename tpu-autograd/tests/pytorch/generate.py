@@ -1,5 +1,5 @@
-"""Writes conventions.rs and optimizers.rs beside it: what PyTorch gives where derivatives are a matter of convention, and
-the course of its optimizers. Run with PyTorch 2.15 (CPU)."""
+"""Writes the tables beside it: what PyTorch gives where derivatives are a matter of convention, the course of its optimizers and
+of its gradient scaler, what it draws first values from, and its multi-head attention. Run with PyTorch 2.15 (CPU)."""
 
 import math
 import pathlib
@@ -31,6 +31,7 @@ def gradient(f, *inputs):
 
 
 nan, inf = float("nan"), float("inf")
+places = torch.tensor([0, 1, 1, 3, 1])
 zeros = [0.0, 2.0, 0.0, 3.0]
 ties = [1.0, 3.0, 3.0, -1.0, 3.0]
 cases = [
@@ -58,6 +59,10 @@ cases = [
     ("fmod", torch.fmod, [[5.5, -5.5, 1.0], [2.0, 2.0, -3.0]]),
     ("sqrt", torch.sqrt, [[0.0, 4.0]]),
     ("floor", torch.floor, [[0.5, 2.0]]),
+    ("scatter amax", lambda x, s: x.scatter_reduce(0, places, s, "amax"), [[1.0, 3.0, 2.0, -1.0], [1.0, 3.0, 3.0, -2.0, 2.0]]),
+    ("scatter amin", lambda x, s: x.scatter_reduce(0, places, s, "amin"), [[1.0, 3.0, 2.0, -1.0], [1.0, 2.0, 3.0, -2.0, 2.0]]),
+    ("scatter prod", lambda x, s: x.scatter_reduce(0, places, s, "prod"), [[0.0, 3.0, 2.0, -1.0], [4.0, 0.0, 3.0, -2.0, 2.0]]),
+    ("scatter prod", lambda x, s: x.scatter_reduce(0, places, s, "prod"), [[0.0, 0.0, 2.0, 5.0], [0.0, 0.0, 3.0, 0.0, 0.0]]),
     ("max_pool", lambda x: torch.nn.functional.max_pool1d(x[None], 3, 1)[0], [[1.0, 2.0, 2.0, 2.0, 0.0]]),
 ]
 
@@ -101,9 +106,136 @@ optimizers = [
     ("sgd nesterov", lambda p: torch.optim.SGD(p, lr=0.1, momentum=0.8, weight_decay=0.05, nesterov=True)),
     ("adamw", lambda p: torch.optim.AdamW(p, lr=0.1)),
     ("adamw decay", lambda p: torch.optim.AdamW(p, lr=0.05, betas=(0.8, 0.95), eps=1e-6, weight_decay=0.1)),
+    ("sgd groups", lambda p: torch.optim.SGD([{"params": [p[0]], "lr": 0.2}, {"params": p[1:], "momentum": 0.9}], lr=0.1)),
+    (
+        "adamw groups",
+        lambda p: torch.optim.AdamW(
+            [{"params": [p[1]], "weight_decay": 0.1}, {"params": [p[0], p[2]], "lr": 0.02, "weight_decay": 0.0}], lr=0.1
+        ),
+    ),
 ]
 lines = [f'    ("{name}", &[{", ".join(numbers(row) for row in course(make))}]),' for name, make in optimizers]
 (here / "optimizers.rs").write_text(
     "// Written by generate.py from PyTorch " + torch.__version__ + ": name, parameters after each step.\n"
     "#[rustfmt::skip]\npub const COURSES: &[(&str, &[&[f64]])] = &[\n" + "\n".join(lines) + "\n];\n"
+)
+
+
+def scaler(factors, **options):
+    """Scale, good steps since it changed, and a parameter after each step; the loss is factor · w² / 2."""
+    w = torch.tensor(1.0, requires_grad=True)
+    optimizer = torch.optim.SGD([w], lr=0.125)
+    scaler = torch.amp.GradScaler("cpu", **options)
+    rows = []
+    for factor in factors:
+        optimizer.zero_grad()
+        scaler.scale(w * w / 2 * factor).backward()
+        scaler.step(optimizer)
+        scaler.update()
+        state = scaler.state_dict()
+        rows.append([state["scale"], state["_growth_tracker"], w.item()])
+    return rows
+
+
+runs = [
+    ([1, 1, inf, 1, 1, 1, 1], {"init_scale": 8.0, "growth_factor": 2.0, "backoff_factor": 0.25, "growth_interval": 2}),
+    ([inf, nan, 1, 1, 1, -inf, 1], {"init_scale": 1.0, "growth_factor": 4.0, "backoff_factor": 0.5, "growth_interval": 3}),
+    # A scale that would become infinite stays, and counts anew.
+    ([1, 1, 1], {"init_scale": 2.0**127, "growth_factor": 2.0, "backoff_factor": 0.5, "growth_interval": 2}),
+    # The gradient overflows because of the scale alone.
+    ([2.0**100, 1, 1], {"init_scale": 2.0**60, "growth_factor": 2.0, "backoff_factor": 2.0**-30, "growth_interval": 1}),
+]
+lines = [
+    f'    ({numbers([*options.values()])}, {numbers(factors)}, &[{", ".join(map(numbers, scaler(factors, **options)))}]),'
+    for factors, options in runs
+]
+(here / "scaler.rs").write_text(
+    "// Written by generate.py from PyTorch " + torch.__version__ + ": first scale, growth, backoff and interval; the factor of\n"
+    "// each step; scale, good steps and parameter after it.\n"
+    "#[rustfmt::skip]\npub const RUNS: &[(&[f64], &[f64], &[&[f64]])] = &[\n" + "\n".join(lines) + "\n];\n"
+)
+
+
+def draws(make):
+    """The bounds, or mean and deviation, that random first values are drawn with."""
+    found, originals = [], (torch.Tensor.uniform_, torch.Tensor.normal_)
+
+    def noted(original):
+        def draw(tensor, a, b, **rest):
+            found.append((list(tensor.shape), original is originals[0], float(a), float(b)))
+            return original(tensor, a, b, **rest)
+
+        return draw
+
+    torch.Tensor.uniform_, torch.Tensor.normal_ = map(noted, originals)
+    make()
+    torch.Tensor.uniform_, torch.Tensor.normal_ = originals
+    return found
+
+
+init, nn = torch.nn.init, torch.nn
+makers = []
+for shape in ([6, 4], [8, 3, 5, 2]):
+    for gain in (1.0, 2.5):
+        makers.append((f"xavier uniform {gain}", lambda s=shape, g=gain: init.xavier_uniform_(torch.empty(s), g)))
+        makers.append((f"xavier normal {gain}", lambda s=shape, g=gain: init.xavier_normal_(torch.empty(s), g)))
+    for slope in (0.0, math.sqrt(5)):
+        makers.append((f"kaiming uniform {slope}", lambda s=shape, a=slope: init.kaiming_uniform_(torch.empty(s), a)))
+        makers.append((f"kaiming normal {slope}", lambda s=shape, a=slope: init.kaiming_normal_(torch.empty(s), a)))
+makers.append(("linear", lambda: nn.Linear(7, 3)))
+makers.append(("conv", lambda: nn.Conv2d(4, 6, (3, 2), groups=2)))
+makers.append(("embedding", lambda: nn.Embedding(5, 3)))
+makers.append(("attention", lambda: nn.MultiheadAttention(8, 2)))
+lines = []
+for name, make in makers:
+    # The biases of attention are drawn too, but then set to zero.
+    kept = [draw for draw in draws(make) if name != "attention" or len(draw[0]) > 1]
+    found = ", ".join(f"(&{s}, {str(u).lower()}, {number(a)}, {number(b)})" for s, u, a, b in kept)
+    lines.append(f'    ("{name}", &[{found}]),')
+(here / "init.rs").write_text(
+    "// Written by generate.py from PyTorch " + torch.__version__ + ": for each tensor drawn its shape, whether uniformly, and the\n"
+    "// bounds, or mean and deviation.\n"
+    "#[rustfmt::skip]\npub const DRAWS: &[(&str, &[(&[usize], bool, f64, f64)])] = &[\n" + "\n".join(lines) + "\n];\n"
+)
+
+
+def attention():
+    torch.manual_seed(1)
+    module = nn.MultiheadAttention(4, 2, batch_first=True, dtype=F64)
+    with torch.no_grad():
+        for p in module.parameters():
+            p.copy_((torch.randn_like(p) * 16).round() / 16)
+    q, k, v = ((torch.randn(2, n, 4, dtype=F64) * 16).round() / 16 for n in (3, 5, 5))
+    causal = torch.ones(3, 3, dtype=torch.bool).triu(1)
+    hidden = torch.rand(3, 5) > 0.6
+    hidden[:, 0] = False
+    cases = [
+        ("plain", (q, k, v), None),
+        ("self", (q, q, q), None),
+        ("causal", (q, q, q), causal),
+        ("masked", (q, k, v), hidden),
+        ("added", (q, k, v), (torch.randn(3, 5, dtype=F64) * 16).round() / 16),
+    ]
+    rows = []
+    for name, (a, b, c), mask in cases:
+        module.zero_grad()
+        y = module(a, b, c, attn_mask=mask, need_weights=False)[0]
+        w = torch.arange(1, y.numel() + 1, dtype=F64).reshape(y.shape) / 16
+        (y * w).sum().backward()
+        # True takes part, unlike in attn_mask.
+        given = mask if mask is None or mask.is_floating_point() else ~mask
+        lists = [x.flatten().tolist() for x in ([] if given is None else [given]) + [y] + [p.grad for p in module.parameters()]]
+        rows.append((name, ([] if given is not None else [[]]) + lists))
+    return [p.detach().flatten().tolist() for p in module.parameters()], [x.flatten().tolist() for x in (q, k, v)], rows
+
+
+weights, inputs, rows = attention()
+lines = [f'    ("{name}", &[{", ".join(map(numbers, lists))}]),' for name, lists in rows]
+(here / "attention.rs").write_text(
+    "// Written by generate.py from PyTorch " + torch.__version__ + ": multi-head attention of width 4 with 2 heads. Parameters in order of\n"
+    "// name; query [2, 3, 4], key and value [2, 5, 4]; for each case the mask, the result, and the gradients of the parameters,\n"
+    "// the loss being Σ (i + 1) / 16 · result[i].\n"
+    "#[rustfmt::skip]\npub const WEIGHTS: &[&[f64]] = &[" + ", ".join(map(numbers, weights)) + "];\n"
+    "#[rustfmt::skip]\npub const INPUTS: &[&[f64]] = &[" + ", ".join(map(numbers, inputs)) + "];\n"
+    "#[rustfmt::skip]\npub const CASES: &[(&str, &[&[f64]])] = &[\n" + "\n".join(lines) + "\n];\n"
 )
