@@ -1,7 +1,7 @@
 //! Attention.
 
 use crate::composite::{accumulator, attributes, composite};
-use crate::require;
+use crate::{Generator, dropout, require};
 use smallvec::SmallVec;
 use tpu_core::ir::{Attribute, Axes, DotDims, Precision};
 use tpu_core::{DType, Result, Shape, Tensor, ensure};
@@ -15,6 +15,11 @@ pub struct Attention<'a> {
     pub causal: bool,
     /// Factor of the scores.
     pub scale: Option<f64>,
+    /// Probability with which a weight is zero, the others divided by what remains. Not only in training: as in PyTorch, that
+    /// is for the caller to say.
+    pub dropout: f64,
+    /// Where random numbers come from, if not from the [current](Generator::current) one.
+    pub generator: Option<&'a Generator>,
 }
 
 /// softmax(scale · q kᵀ + mask) v. PyTorch's `scaled_dot_product_attention`, with `enable_gqa` where heads differ.
@@ -25,9 +30,9 @@ pub struct Attention<'a> {
 /// weights are rounded before they meet the values.
 ///
 /// The composite `tpu.attention` of query, key, value and the mask if there is one, with the attributes `causal`, `scale` and
-/// `mask` (flag).
+/// `mask` (flag). With dropout it is recorded op by op.
 ///
-/// Errors on other shapes or dtypes.
+/// Errors on other shapes or dtypes, or a dropout that is not from 0 to 1.
 ///
 /// ```
 /// use tpu_core::{DType, Tensor};
@@ -46,9 +51,14 @@ pub fn scaled_dot_product_attention(
     value: &Tensor,
     options: Attention<'_>,
 ) -> Result<Tensor> {
-    Tensor::checked(|| check(query, key, value, options.mask))?;
+    Tensor::checked(|| check(query, key, value, &options))?;
     let width = query.shape().size(query.rank() - 1);
     let scale = options.scale.unwrap_or(1.0 / (width as f64).sqrt());
+    if options.dropout > 0.0 {
+        return body(query, key, value, options.mask, options.causal, scale, |weights| {
+            dropout(&weights, options.dropout, true, options.generator)
+        });
+    }
     let attributes = attributes([
         ("causal", Attribute::Bool(options.causal)),
         ("scale", Attribute::Float(scale)),
@@ -57,7 +67,7 @@ pub fn scaled_dot_product_attention(
     let operands: SmallVec<[&Tensor; 4]> =
         [Some(query), Some(key), Some(value), options.mask].into_iter().flatten().collect();
     composite("tpu.attention", attributes, &operands, |operands| {
-        body(&operands[0], &operands[1], &operands[2], operands.get(3), options.causal, scale)
+        body(&operands[0], &operands[1], &operands[2], operands.get(3), options.causal, scale, Ok)
     })
 }
 
@@ -68,6 +78,7 @@ fn body(
     mask: Option<&Tensor>,
     causal: bool,
     scale: f64,
+    thinned: impl FnOnce(Tensor) -> Result<Tensor>,
 ) -> Result<Tensor> {
     let rank = query.rank();
     let (queries, keys) = (query.shape().size(rank - 2), key.shape().size(rank - 2));
@@ -92,7 +103,7 @@ fn body(
             _ => scores.add(&mask.to_dtype(wide)?)?,
         };
     }
-    let weights = weights(&scores, mask.is_some())?.to_dtype(query.dtype())?;
+    let weights = thinned(weights(&scores, mask.is_some())?)?.to_dtype(query.dtype())?;
     let out = grouped(&weights, keys)?.dot_general(value, batched(rank, rank - 2, query.dtype()))?;
     out.reshape(by_head(value.shape().size(rank - 1)))
 }
@@ -119,7 +130,7 @@ fn batched(rank: usize, rhs_contract: usize, result: DType) -> DotDims {
     }
 }
 
-fn check(query: &Tensor, key: &Tensor, value: &Tensor, mask: Option<&Tensor>) -> Result<()> {
+fn check(query: &Tensor, key: &Tensor, value: &Tensor, options: &Attention<'_>) -> Result<()> {
     const OP: &str = "scaled_dot_product_attention";
     require::float(OP, "a query", query)?;
     require::same_dtype(OP, ("query", query), ("key", key))?;
@@ -137,7 +148,9 @@ fn check(query: &Tensor, key: &Tensor, value: &Tensor, mask: Option<&Tensor>) ->
         let shared = if k[lead] == 0 { q[lead] == 0 } else { q[lead].is_multiple_of(k[lead]) };
         ensure!(shared, Shape, OP, "requires heads that are a multiple of the key's heads, got {}", shapes());
     }
-    let Some(mask) = mask else { return Ok(()) };
+    let p = options.dropout;
+    ensure!((0.0..=1.0).contains(&p), Value, OP, "requires a dropout from 0 to 1, got {p}");
+    let Some(mask) = options.mask else { return Ok(()) };
     let fits = mask.dtype() == DType::Bool || mask.dtype() == query.dtype();
     ensure!(fits, DType, OP, "requires a mask of bool or {}, got {}", query.dtype(), mask.dtype());
     let scores: Shape = q[..rank - 1].iter().copied().chain([k[rank - 2]]).collect();

@@ -25,6 +25,28 @@ pub fn embedding(weight: &Tensor, indices: &Tensor) -> Result<Tensor> {
     weight.take(indices, 0)
 }
 
+/// [`embedding`] where row `padding` of the table is like any other but gets no gradient. PyTorch's `padding_idx`.
+///
+/// Errors if there is no such row.
+///
+/// ```
+/// use tpu_core::Tensor;
+/// let table = Tensor::from_vec(vec![0.0f32, 1.0, 2.0, 3.0], [2, 2])?;
+/// let rows = tpu_ops::embedding_padded(&table, &Tensor::from_slice(&[1i64, 0])?, 0)?;
+/// assert_eq!(rows.to_vec::<f32>()?, [2.0, 3.0, 0.0, 1.0]);
+/// # Ok::<(), tpu_core::Error>(())
+/// ```
+#[track_caller]
+pub fn embedding_padded(weight: &Tensor, indices: &Tensor, padding: usize) -> Result<Tensor> {
+    let rows = embedding(weight, indices)?;
+    Tensor::checked(|| {
+        let count = weight.shape().size(0);
+        ensure!(padding < count, Index, "embedding", "requires a padding row below {count}, got {padding}");
+        Ok(())
+    })?;
+    indices.to_dtype(DType::I64)?.eq(padding)?.unsqueeze(-1)?.select(&rows.detach(), &rows)
+}
+
 /// One where the new last axis is at the index, zero elsewhere: i64. PyTorch's `one_hot`, the number of classes explicit.
 ///
 /// `indices`: integers of any shape; result `[…, classes]`. An index outside `0..classes` is an error when the value is read.

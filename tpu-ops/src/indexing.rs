@@ -72,7 +72,7 @@ pub fn take_along(x: &Tensor, indices: &Tensor, axis: isize) -> Result<Tensor> {
 }
 
 /// The index (i64) of the largest element along an axis, of all elements in row-major order if there is none; the first of
-/// equals, NaN wins. PyTorch's `argmax`, which leaves the choice among equals open.
+/// equals, NaN wins. A scalar counts as an axis of one element. PyTorch's `argmax`, which leaves the choice among equals open.
 ///
 /// Errors on bool being compared, an axis out of range, or no elements to choose from.
 ///
@@ -89,11 +89,11 @@ pub fn argmax(x: &Tensor, axis: Option<isize>, keep: bool) -> Result<Tensor> {
         let flat = x.reshape(x.elements())?.argmax(0, false)?;
         return if keep { flat.reshape(vec![1; x.rank()]) } else { Ok(flat) };
     };
-    x.argmax(axis, keep)
+    if x.rank() == 0 { x.unsqueeze(0)?.argmax(axis, false) } else { x.argmax(axis, keep) }
 }
 
 /// The `k` largest, or smallest, elements along an axis, best first, and their indices (i64); NaN is the largest. PyTorch's
-/// `topk` with `sorted=True`; of equals the first come first.
+/// `topk` with `sorted=True`; of equals the first come first. Of a scalar it is that scalar, for a `k` of 0 too, as in PyTorch.
 ///
 /// Errors on bool or complex elements, an axis out of range, or `k` above its size.
 ///
@@ -107,6 +107,10 @@ pub fn argmax(x: &Tensor, axis: Option<isize>, keep: bool) -> Result<Tensor> {
 /// ```
 #[track_caller]
 pub fn topk(x: &Tensor, k: usize, axis: isize, largest: bool) -> Result<(Tensor, Tensor)> {
+    if x.rank() == 0 {
+        let (values, indices) = topk(&x.unsqueeze(0)?, k.max(1), axis, largest)?;
+        return Ok((values.squeeze(0)?, indices.squeeze(0)?));
+    }
     let plain = Tensor::checked(|| x.axis(axis, "topk"))?;
     if plain + 1 == x.rank() {
         return x.topk(k, largest);
@@ -117,7 +121,7 @@ pub fn topk(x: &Tensor, k: usize, axis: isize, largest: bool) -> Result<(Tensor,
 
 /// The running sum along an axis. PyTorch's `cumsum`: of bools and integers it is i64.
 ///
-/// 16-bit floats are summed in float32 and rounded once per element. Errors on an axis out of range or 8-bit floats.
+/// 16-bit floats are summed in float32 and rounded once per element. A scalar counts as an axis of one element. Errors on an axis out of range or 8-bit floats.
 ///
 /// ```
 /// use tpu_core::Tensor;
@@ -127,6 +131,9 @@ pub fn topk(x: &Tensor, k: usize, axis: isize, largest: bool) -> Result<(Tensor,
 /// ```
 #[track_caller]
 pub fn cumsum(x: &Tensor, axis: isize) -> Result<Tensor> {
+    if x.rank() == 0 {
+        return cumsum(&x.unsqueeze(0)?, axis)?.squeeze(0);
+    }
     let integer = x.dtype() == DType::Bool || x.dtype().is_integer();
     let (sum, result) = if integer { (DType::I64, DType::I64) } else { (accumulator(x.dtype()), x.dtype()) };
     x.to_dtype(sum)?.cumsum(axis)?.to_dtype(result)

@@ -48,7 +48,7 @@ pub use attention::{Attention, scaled_dot_product_attention};
 pub use convolution::{Conv2d, Padding, conv2d};
 pub use dropout::dropout;
 pub use einsum::einsum;
-pub use embedding::{embedding, one_hot};
+pub use embedding::{embedding, embedding_padded, one_hot};
 pub use indexing::{argmax, cumsum, masked_fill, select, take_along, topk};
 pub use linear::linear;
 pub use loss::{CrossEntropy, Reduction, cross_entropy, mse_loss};

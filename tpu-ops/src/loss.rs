@@ -64,13 +64,15 @@ impl Default for CrossEntropy<'_> {
     }
 }
 
-/// Minus the logarithm of the probability that `softmax(logits)` gives to the target class. PyTorch's `cross_entropy` with class
-/// numbers.
+/// Minus the logarithm of the probability that `softmax(logits)` gives to the target class. PyTorch's `cross_entropy`.
 ///
 /// `logits`: `[classes]`, `[rows, classes]` or `[rows, classes, …]`, float; `target`: integers of the same shape without the
 /// class axis; the result has its shape, or is a scalar, in the dtype of the logits. With smoothing ε, C classes and weights w:
 /// `−(1 − ε) w[t] logp[t] − ε/C · Σ w[c] logp[c]`. 16-bit floats are computed in float32, and a mean or sum rounded once
 /// at the end. A mean of no element that counts is NaN.
+///
+/// A `target` of the logits' shape and dtype holds the probabilities p of the classes: `−Σ w[c] ((1 − ε) p[c] + ε/C) logp[c]`.
+/// Nothing is ignored then, the index must be negative, and a mean is over all elements, whatever their weights, as in PyTorch.
 ///
 /// Without class weights it is the composite `tpu.cross_entropy` of logits with the classes last and targets, with the attribute
 /// `label_smoothing`: the float32 or float64 loss of every row.
@@ -90,6 +92,9 @@ impl Default for CrossEntropy<'_> {
 #[track_caller]
 pub fn cross_entropy(logits: &Tensor, target: &Tensor, options: CrossEntropy<'_>) -> Result<Tensor> {
     let axis = Tensor::checked(|| class_axis(logits, target, &options))?;
+    if target.dtype().is_float() {
+        return with_probabilities(logits, target, axis, &options);
+    }
     let classes = logits.shape().size(axis);
     let target = target.to_dtype(DType::I64)?;
     let ignored = target.eq(options.ignore_index)?;
@@ -126,20 +131,27 @@ pub fn cross_entropy(logits: &Tensor, target: &Tensor, options: CrossEntropy<'_>
 fn class_axis(logits: &Tensor, target: &Tensor, options: &CrossEntropy<'_>) -> Result<usize> {
     const OP: &str = "cross_entropy";
     require::float(OP, "logits", logits)?;
-    require::integer(OP, "a target", target)?;
     ensure!(logits.rank() >= 1, Shape, OP, "requires logits of at least one axis, got a scalar");
     let axis = usize::from(logits.rank() > 1);
-    let rest: Vec<usize> = logits.sizes()[..axis].iter().chain(&logits.sizes()[axis + 1..]).copied().collect();
-    ensure!(
-        target.sizes() == rest,
-        Shape,
-        OP,
-        "requires a target of the logits' shape without axis {axis}, got logits {} and target {}",
-        logits.shape(),
-        target.shape()
-    );
-    let some = logits.shape().size(axis) > 0 || target.elements() == 0;
-    ensure!(some, Index, OP, "requires a class for every target, got logits {}", logits.shape());
+    if target.dtype().is_float() {
+        require::same_dtype(OP, ("logits", logits), ("target", target))?;
+        require::sizes(OP, "probabilities", target, logits.sizes())?;
+        let ignored = options.ignore_index;
+        ensure!(ignored < 0, Value, OP, "requires a negative index to ignore beside probabilities, got {ignored}");
+    } else {
+        require::integer(OP, "a target", target)?;
+        let rest: Vec<usize> = logits.sizes()[..axis].iter().chain(&logits.sizes()[axis + 1..]).copied().collect();
+        ensure!(
+            target.sizes() == rest,
+            Shape,
+            OP,
+            "requires a target of the logits' shape without axis {axis}, got logits {} and target {}",
+            logits.shape(),
+            target.shape()
+        );
+        let some = logits.shape().size(axis) > 0 || target.elements() == 0;
+        ensure!(some, Index, OP, "requires a class for every target, got logits {}", logits.shape());
+    }
     let smoothing = options.label_smoothing;
     ensure!((0.0..=1.0).contains(&smoothing), Value, OP, "requires a smoothing from 0 to 1, got {smoothing}");
     if let Some(weight) = options.weight {
@@ -147,6 +159,34 @@ fn class_axis(logits: &Tensor, target: &Tensor, options: &CrossEntropy<'_>) -> R
         require::same_dtype(OP, ("logits", logits), ("weight", weight))?;
     }
     Ok(axis)
+}
+
+/// The loss where the target holds probabilities.
+#[track_caller]
+fn with_probabilities(logits: &Tensor, target: &Tensor, axis: usize, options: &CrossEntropy<'_>) -> Result<Tensor> {
+    let classes = logits.shape().size(axis);
+    let smoothing = options.label_smoothing;
+    let log = log_softmax(&widened(logits)?, axis as isize)?;
+    let mut target = widened(target)?;
+    if smoothing > 0.0 {
+        target = target.mul(1.0 - smoothing)?.add(smoothing / classes as f64)?;
+    }
+    let mut terms = log.mul(&target)?.neg()?;
+    if let Some(weight) = options.weight {
+        let mut sizes = vec![1; logits.rank()];
+        sizes[axis] = classes;
+        terms = terms.mul(&widened(weight)?.reshape(sizes)?)?;
+    }
+    let reduced = match options.reduction {
+        Reduction::None => terms.sum([axis as isize], false)?,
+        Reduction::Sum => terms.sum_all()?,
+        Reduction::Mean => {
+            let elements = logits.elements().checked_div(classes).unwrap_or(0);
+            // 0 / 0 of no element.
+            terms.sum_all()?.div(elements as f64)?
+        }
+    };
+    reduced.to_dtype(logits.dtype())
 }
 
 /// The loss of each row of `[…, classes]`, in one pass: a maximum and two sums a row.

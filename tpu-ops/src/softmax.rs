@@ -7,8 +7,8 @@ use tpu_core::{Result, Tensor};
 
 /// exp(x) / Σ exp(x) along `axis`, composite `tpu.softmax` with the attribute `axis`. PyTorch's `softmax`.
 ///
-/// `x`: any shape of at least one axis, float. A slice of nothing but −∞, or with NaN or +∞ in it, gives NaN, as in PyTorch.
-/// Errors on another dtype or an axis out of range.
+/// `x`: any shape, float; a scalar counts as an axis of one element. A slice of nothing but −∞, or with NaN or +∞ in it, gives
+/// NaN, as in PyTorch. Errors on another dtype or an axis out of range.
 ///
 /// ```
 /// use tpu_core::Tensor;
@@ -18,6 +18,9 @@ use tpu_core::{Result, Tensor};
 /// ```
 #[track_caller]
 pub fn softmax(x: &Tensor, axis: isize) -> Result<Tensor> {
+    if x.rank() == 0 {
+        return softmax(&x.unsqueeze(0)?, axis)?.squeeze(0);
+    }
     let (axis, attributes) = along("softmax", x, axis)?;
     composite("tpu.softmax", attributes, &[x], |operands| {
         let exp = shifted(&operands[0], axis)?.exp()?;
@@ -37,6 +40,9 @@ pub fn softmax(x: &Tensor, axis: isize) -> Result<Tensor> {
 /// ```
 #[track_caller]
 pub fn log_softmax(x: &Tensor, axis: isize) -> Result<Tensor> {
+    if x.rank() == 0 {
+        return log_softmax(&x.unsqueeze(0)?, axis)?.squeeze(0);
+    }
     let (axis, attributes) = along("log_softmax", x, axis)?;
     composite("tpu.log_softmax", attributes, &[x], |operands| {
         let x = shifted(&operands[0], axis)?;
@@ -47,7 +53,7 @@ pub fn log_softmax(x: &Tensor, axis: isize) -> Result<Tensor> {
 /// ln Σ exp(x) along `axis`, which vanishes or stays with size one; composite `tpu.logsumexp` with the attributes `axis`
 /// and `keep`. PyTorch's `logsumexp`.
 ///
-/// `x`: any shape of at least one axis, float. Of nothing but −∞, and of no elements, it is −∞. Errors as of [`softmax`].
+/// `x`: as of [`softmax`], whose errors it has. Of nothing but −∞, and of no elements, it is −∞.
 ///
 /// ```
 /// use tpu_core::Tensor;
@@ -57,6 +63,9 @@ pub fn log_softmax(x: &Tensor, axis: isize) -> Result<Tensor> {
 /// ```
 #[track_caller]
 pub fn logsumexp(x: &Tensor, axis: isize, keep: bool) -> Result<Tensor> {
+    if x.rank() == 0 {
+        return logsumexp(&x.unsqueeze(0)?, axis, false);
+    }
     let (axis, mut attributes) = along("logsumexp", x, axis)?;
     attributes.0.push(("keep".into(), Attribute::Bool(keep)));
     composite("tpu.logsumexp", attributes, &[x], |operands| {

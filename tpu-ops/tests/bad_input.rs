@@ -40,7 +40,9 @@ fn integers_where_floats_are_needed() {
             ("rms_norm", &|| rms_norm(&x, &[2], None, 1e-5)),
             ("mse_loss", &|| mse_loss(&x, &x, Reduction::Mean)),
             ("cross_entropy", &|| cross_entropy(&x, &i(&[0]), CrossEntropy::default())),
-            ("cross_entropy target", &|| cross_entropy(&f(&[1, 2]), &f(&[1]), CrossEntropy::default())),
+            ("cross_entropy target", &|| {
+                cross_entropy(&f(&[1, 2]), &Tensor::zeros([1], DType::Bool).unwrap(), CrossEntropy::default())
+            }),
             ("dropout", &|| dropout(&x, 0.5, true, None)),
             ("conv2d", &|| conv2d(&images, &images, None, Conv2d::default())),
             ("avg_pool2d", &|| avg_pool2d(&images, [1, 1], AvgPool2d::default())),
@@ -99,6 +101,7 @@ fn shapes_that_do_not_fit() {
             ("rms_norm", &|| rms_norm(&f(&[3]), &[2, 3], None, 0.0)),
             ("cross_entropy scalar", &|| cross_entropy(&f(&[]), &i(&[0]), CrossEntropy::default())),
             ("cross_entropy rows", &|| cross_entropy(&f(&[2, 3]), &i(&[0]), CrossEntropy::default())),
+            ("cross_entropy probabilities", &|| cross_entropy(&f(&[2, 3]), &f(&[2]), CrossEntropy::default())),
             ("cross_entropy weight", &|| cross_entropy(&f(&[2, 3]), &i(&[0, 1]), weighted)),
             ("mse_loss", &|| mse_loss(&f(&[2]), &f(&[3]), Reduction::Mean)),
             ("linear in", &|| linear(&f(&[2, 3]), &f(&[4, 2]), None)),
@@ -146,7 +149,7 @@ fn axes_out_of_range() {
         Axis,
         &[
             ("softmax", &|| softmax(&x, 2)),
-            ("softmax scalar", &|| softmax(&f(&[]), 0)),
+            ("softmax scalar", &|| softmax(&f(&[]), 1)),
             ("log_softmax", &|| log_softmax(&x, -3)),
             ("logsumexp", &|| logsumexp(&x, 5, true)),
             ("argmax", &|| argmax(&x, Some(2), false)),
@@ -172,6 +175,14 @@ fn numbers_out_of_range() {
         &[
             ("smoothing", &|| smoothed(1.5)),
             ("smoothing nan", &|| smoothed(f64::NAN)),
+            ("probabilities", &|| {
+                let options = CrossEntropy { ignore_index: 2, ..Default::default() };
+                cross_entropy(&f(&[1, 2]), &f(&[1, 2]), options)
+            }),
+            ("attention dropout", &|| {
+                let options = Attention { dropout: 1.1, ..Default::default() };
+                scaled_dot_product_attention(&f(&[1, 2]), &f(&[1, 2]), &f(&[1, 2]), options)
+            }),
             ("dropout", &|| dropout(&image, -0.1, true, None)),
             ("dropout nan", &|| dropout(&image, f64::NAN, true, None)),
             ("bernoulli", &|| bernoulli([1], 1.1, None)),

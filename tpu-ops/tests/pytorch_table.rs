@@ -96,6 +96,7 @@ impl Case<'_> {
                     mask: self.optional(3),
                     causal: self.flag("causal"),
                     scale: self.options["scale"].as_f64(),
+                    ..Attention::default()
                 };
                 scaled_dot_product_attention(x, self.input(1), self.input(2), options)
             }

@@ -138,6 +138,28 @@ fn dropout_of_none_or_outside_training_is_the_operand_and_of_all_is_zero() {
 }
 
 #[test]
+fn attention_drops_as_many_weights_as_it_should() {
+    // Equal weights of 64 keys whose values are unit vectors: the result is the weights.
+    let (q, k) = (Tensor::zeros([1024, 4], DType::F64).unwrap(), Tensor::zeros([64, 4], DType::F64).unwrap());
+    let v = Tensor::eye(64, DType::F64).unwrap();
+    let attend = |dropout, seed| {
+        let generator = Generator::new(seed);
+        let options = Attention { dropout, generator: Some(&generator), ..Default::default() };
+        doubles(&scaled_dot_product_attention(&q, &k, &v, options).unwrap())
+    };
+    let kept = 1.0 / 64.0 / 0.75;
+    let weights = attend(0.25, 5);
+    // One division and one product: three roundings of 2⁻⁵³.
+    assert!(weights.iter().all(|&weight| weight == 0.0 || (weight - kept).abs() < 4e-16 * kept));
+    let dropped = weights.iter().filter(|&&weight| weight == 0.0).count() as f64 / N as f64;
+    assert!((dropped - 0.25).abs() < 5.0 * (0.25f64 * 0.75).sqrt() / ROOT, "{dropped}");
+    assert_eq!(attend(0.25, 5), weights);
+    assert_ne!(attend(0.25, 6), weights);
+    assert!(attend(0.0, 5).iter().all(|&weight| weight == 1.0 / 64.0));
+    assert!(attend(1.0, 5).iter().all(|&weight| weight == 0.0));
+}
+
+#[test]
 fn draws_with_replacement_have_the_frequencies_of_their_weights() {
     let weights =
         Tensor::from_vec(vec![0.0f32, 1.0, 2.0, 0.0, 5.0, 0.0, 3.0, 0.0, 0.0, 0.0, 0.0, 1.0], [2, 6]).unwrap();

@@ -268,8 +268,42 @@ def einsums():
         case("einsum", {"equation": equation}, inputs, torch.einsum(equation, *inputs))
 
 
+def scalars():
+    for x in (torch.tensor(1.5, dtype=torch.float64), torch.tensor(INF, dtype=torch.float64)):
+        for axis in (0, -1):
+            case("softmax", {"axis": axis}, [x], F.softmax(x, axis))
+            case("log_softmax", {"axis": axis}, [x], F.log_softmax(x, axis))
+            for keep in (False, True):
+                case("logsumexp", {"axis": axis, "keep": keep}, [x], torch.logsumexp(x, axis, keepdim=keep))
+                case("argmax", {"axis": axis, "keep": keep}, [x], torch.argmax(x, axis, keep))
+            case("topk", {"axis": axis, "k": 1, "largest": True}, [x], torch.topk(x, 1, axis, True))
+            case("topk", {"axis": axis, "k": 0, "largest": True}, [x], torch.topk(x, 0, axis, True))
+            case("cumsum", {"axis": axis}, [x], torch.cumsum(x, axis))
+
+
+def probabilities():
+    for reduction, smoothing, weighted in itertools.product(("mean", "sum", "none"), (0.0, 0.125), (False, True)):
+        for shape in ((4,), (5, 4), (2, 4, 3), (0, 4)):
+            x, classes = rand(*shape), shape[0 if len(shape) == 1 else 1]
+            # Any numbers will do, and sixteenths are exact.
+            p = (torch.rand(shape, dtype=torch.float64) * 16).round() / 16
+            cross_entropy(x, p, rand(classes).abs() + 0.5 if weighted else None, -100, reduction, smoothing)
+
+
 for section in (
-    activations, softmaxes, norms, losses, linears, convolutions, poolings, attentions, rotaries, selections, einsums
+    activations,
+    softmaxes,
+    norms,
+    losses,
+    linears,
+    convolutions,
+    poolings,
+    attentions,
+    rotaries,
+    selections,
+    einsums,
+    scalars,
+    probabilities,
 ):
     section()
 lines = ",\n".join(json.dumps(row, separators=(",", ":")) for row in cases)
