@@ -1,28 +1,34 @@
 //! Mixed precision: loss scaling decided on the device, parameters in float32.
 
+#[path = "pytorch/scaler.rs"]
+mod table;
+
 use tpu_autograd::amp::{LossScaler, LossScalerOptions, autocast};
 use tpu_autograd::nn::{Embedding, LayerNorm, Linear, Module};
-use tpu_autograd::optim::{AdamW, AdamWOptions, Optimizer};
+use tpu_autograd::optim::{AdamW, AdamWOptions, Optimizer, Sgd, SgdOptions};
 use tpu_autograd::{Backward, Param};
 use tpu_core::{DType, Result, Tensor};
 use tpu_ops::Generator;
 
 #[test]
 fn the_scale_backs_off_and_grows_as_pytorchs_and_bad_steps_change_nothing() -> Result<()> {
-    let w = Param::new(Tensor::from_slice(&[1.0f32, -2.0])?);
-    let mut optimizer = AdamW::new(vec![("w".into(), w.clone())], AdamWOptions::default())?;
-    let options = LossScalerOptions { scale: 8.0, growth: 2.0, backoff: 0.25, interval: 2 };
-    let scaler = LossScaler::new(options)?;
-    // By torch.amp.GradScaler's rule: good, good (grows), bad (backs off), good, bad, good, good (grows).
-    let rows = [(1.0, 8.0), (1.0, 16.0), (f32::INFINITY, 4.0), (1.0, 4.0), (f32::NAN, 1.0), (1.0, 1.0), (1.0, 2.0)];
-    for (step, (factor, expected)) in rows.into_iter().enumerate() {
-        let before = w.value().to_vec::<f32>()?;
-        optimizer.zero_grad();
-        let loss = w.value().square()?.sum_all()?.mul(&Tensor::scalar(factor)?)?;
-        scaler.scale(&loss)?.backward()?;
-        scaler.step(&mut optimizer)?;
-        assert_eq!(scaler.current().item::<f32>()?, expected, "step {step}");
-        assert_eq!(w.value().to_vec::<f32>()? == before, !factor.is_finite(), "step {step}");
+    for &(options, factors, expected) in table::RUNS {
+        let [scale, growth, backoff, interval] = options[..] else { panic!("four options") };
+        let w = Param::new(Tensor::scalar(1f32)?);
+        let options = SgdOptions { lr: 0.125, ..SgdOptions::default() };
+        let mut optimizer = Sgd::new(vec![("w".into(), w.clone())], options)?;
+        let scaler = LossScaler::new(LossScalerOptions { scale, growth, backoff, interval: interval as u32 })?;
+        for (step, (&factor, expected)) in factors.iter().zip(expected).enumerate() {
+            optimizer.zero_grad();
+            let loss = w.value().square()?.mul(0.5)?.mul(&Tensor::scalar(factor as f32)?)?;
+            scaler.scale(&loss)?.backward()?;
+            scaler.step(&mut optimizer)?;
+            let good = scaler.state()["good"].item::<f32>()?;
+            let found = [scaler.current().item::<f32>()?, good, w.value().item::<f32>()?].map(f64::from);
+            assert_eq!(found[..2], expected[..2], "step {step} of {factors:?}");
+            // Unscaling multiplies by the inverse, of powers of two exactly; a step rounds twice, 6e-8 each.
+            assert!((found[2] - expected[2]).abs() < 1e-6, "step {step} of {factors:?}: {found:?}, {expected:?}");
+        }
     }
     Ok(())
 }

@@ -3,7 +3,7 @@
 #[path = "pytorch/optimizers.rs"]
 mod table;
 
-use tpu_autograd::optim::{AdamW, AdamWOptions, Optimizer, Sgd, SgdOptions};
+use tpu_autograd::optim::{AdamW, AdamWOptions, Group, Optimizer, Sgd, SgdOptions};
 use tpu_autograd::{Backward, Param, clip_grad_norm};
 use tpu_core::{DType, Result, Tensor};
 
@@ -24,6 +24,18 @@ fn optimizer(name: &str, params: Named) -> Result<Box<dyn Optimizer>> {
         "sgd nesterov" => sgd(SgdOptions { momentum: 0.8, nesterov: true, ..decay }),
         "adamw" => adamw(AdamWOptions { lr: 0.1, ..Default::default() }),
         "adamw decay" => adamw(AdamWOptions { lr: 0.05, betas: (0.8, 0.95), eps: 1e-6, weight_decay: 0.1 }),
+        "sgd groups" => {
+            let options = SgdOptions { lr: 0.1, momentum: 0.9, ..Default::default() };
+            let first = Group { params: params[..1].to_vec(), options: SgdOptions { lr: 0.2, ..Default::default() } };
+            Ok(Box::new(Sgd::with_groups(vec![first, Group { params: params[1..].to_vec(), options }])?))
+        }
+        "adamw groups" => {
+            let options = AdamWOptions { lr: 0.1, weight_decay: 0.1, ..Default::default() };
+            let rest = AdamWOptions { lr: 0.02, weight_decay: 0.0, ..options };
+            let (middle, outer) = (vec![params[1].clone()], vec![params[0].clone(), params[2].clone()]);
+            let groups = vec![Group { params: middle, options }, Group { params: outer, options: rest }];
+            Ok(Box::new(AdamW::with_groups(groups)?))
+        }
         other => panic!("no optimizer named {other}"),
     }
 }
@@ -34,7 +46,8 @@ fn backward(params: &Named) -> Result<()> {
 }
 
 fn step(at: usize, params: &Named, optimizer: &mut dyn Optimizer) -> Result<()> {
-    optimizer.set_lr(optimizer.lr() * 0.9);
+    let lrs: Vec<f64> = optimizer.lrs().iter().map(|lr| lr * 0.9).collect();
+    optimizer.set_lrs(&lrs)?;
     optimizer.zero_grad();
     backward(params)?;
     if at == 2 {
@@ -77,7 +90,7 @@ fn a_saved_state_goes_on_bit_for_bit() -> Result<()> {
         let state = second.state()?;
         let mut third = optimizer(name, resumed.clone())?;
         third.load_state(&state)?;
-        third.set_lr(second.lr());
+        third.set_lrs(&second.lrs())?;
         for at in 3..6 {
             step(at, &straight, &mut *first)?;
             step(at, &resumed, &mut *third)?;
@@ -137,5 +150,25 @@ fn a_foreign_state_is_refused_and_changes_nothing() -> Result<()> {
     bad.remove("step");
     assert!(adamw.load_state(&bad).unwrap_err().message().contains("step"));
     assert_eq!(shown(&adamw.state()?)?, before);
+    Ok(())
+}
+
+#[test]
+fn groups_that_do_not_fit_are_refused() -> Result<()> {
+    let (all, options) = (params()?, AdamWOptions::default());
+    let group = |params: &[(String, Param)]| Group { params: params.to_vec(), options };
+    let refused = |groups: Vec<Group<AdamWOptions>>, part: &str| {
+        let error = AdamW::with_groups(groups).err().expect("refused");
+        assert!(error.message().contains(part), "{error}");
+    };
+    refused(vec![], "at least one group");
+    refused(vec![group(&all), group(&all[..1])], "got a twice");
+    refused(vec![group(&[all[0].clone(), ("a".into(), all[1].1.clone())])], "got a twice");
+    let mut optimizer = AdamW::with_groups(vec![group(&all[..1]), group(&all[1..])])?;
+    assert!(optimizer.set_lrs(&[0.1]).unwrap_err().message().contains("2 groups, got 1"));
+    optimizer.set_lrs(&[0.5, 0.25])?;
+    assert_eq!((optimizer.lr(), optimizer.lrs()), (0.5, vec![0.5, 0.25]));
+    optimizer.set_lr(0.125);
+    assert_eq!(optimizer.lrs(), [0.125, 0.125]);
     Ok(())
 }

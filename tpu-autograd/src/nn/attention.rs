@@ -1,6 +1,8 @@
-//! Attention of a sequence to its past.
+//! Attention of several heads.
 
-use super::{Dropout, Linear, Module, Visitor, call};
+use super::init::{Distribution, xavier};
+use super::{Dropout, Linear, Module, Visitor, call, is_training};
+use crate::{Param, amp};
 use tpu_core::{DType, Result, Tensor, ensure};
 use tpu_ops::{Attention, Generator, scaled_dot_product_attention};
 
@@ -20,12 +22,7 @@ pub struct CausalSelfAttention {
 impl CausalSelfAttention {
     /// Errors unless the heads divide the width.
     pub fn new(width: usize, heads: usize, bias: bool, p: f64, dtype: DType, generator: &Generator) -> Result<Self> {
-        ensure!(
-            heads > 0 && width.is_multiple_of(heads),
-            Value,
-            "attention",
-            "requires heads that divide the width, got {heads} heads for a width of {width}"
-        );
+        divides(heads, width)?;
         let qkv = Linear::new(width, 3 * width, bias, dtype, generator)?;
         let proj = Linear::new(width, width, bias, dtype, generator)?;
         Ok(Self { qkv, proj, dropout: Dropout::new(p), heads })
@@ -49,4 +46,92 @@ impl Module for CausalSelfAttention {
         visitor.module("qkv", &self.qkv);
         visitor.module("proj", &self.proj);
     }
+}
+
+/// Attention of queries to keys and values by several heads: `[batch, queries, width]`, `[batch, keys, width]` and the same
+/// again, to `[batch, queries, width]`. PyTorch's `nn.MultiheadAttention` with `batch_first=True`, whose weights it takes.
+///
+/// As a [`Module`] it is self-attention without a mask.
+///
+/// ```
+/// use tpu_autograd::nn::MultiHeadAttention;
+/// use tpu_core::{DType, Tensor};
+/// use tpu_ops::{Attention, Generator};
+/// let attention = MultiHeadAttention::new(8, 2, true, DType::F32, &Generator::new(0))?;
+/// let (query, memory) = (Tensor::ones([1, 3, 8], DType::F32)?, Tensor::ones([1, 5, 8], DType::F32)?);
+/// assert_eq!(attention.attend(&query, &memory, &memory, Attention::default())?.sizes(), [1, 3, 8]);
+/// # Ok::<(), tpu_core::Error>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct MultiHeadAttention {
+    /// `[3 · width, width]`: of queries, keys and values.
+    pub in_proj_weight: Param,
+    /// `[3 · width]`
+    pub in_proj_bias: Option<Param>,
+    /// What mixes the heads.
+    pub out_proj: Linear,
+    /// Probability with which a weight is dropped in training.
+    pub dropout: f64,
+    heads: usize,
+}
+
+impl MultiHeadAttention {
+    /// Of PyTorch's first values: Xavier's uniform weights and no biases yet; no dropout. Errors unless the heads divide the
+    /// width.
+    pub fn new(width: usize, heads: usize, bias: bool, dtype: DType, generator: &Generator) -> Result<Self> {
+        divides(heads, width)?;
+        let in_proj_weight = Param::new(xavier([3 * width, width], 1.0, Distribution::Uniform, dtype, generator)?);
+        let zeros = |count: usize| -> Result<Option<Param>> {
+            if bias { Ok(Some(Param::new(Tensor::zeros([count], dtype)?))) } else { Ok(None) }
+        };
+        let out_proj = Linear { bias: zeros(width)?, ..Linear::new(width, width, false, dtype, generator)? };
+        Ok(Self { in_proj_weight, in_proj_bias: zeros(3 * width)?, out_proj, dropout: 0.0, heads })
+    }
+
+    /// The attention. Of `options` the mask is as in [`scaled_dot_product_attention`], so true takes part, unlike in
+    /// PyTorch's module; it broadcasts to `[batch, heads, queries, keys]`. The dropout is that of this module.
+    ///
+    /// Errors on operands that are not of three axes and this width.
+    pub fn attend(&self, query: &Tensor, key: &Tensor, value: &Tensor, options: Attention<'_>) -> Result<Tensor> {
+        let width = self.in_proj_weight.shape().size(1);
+        for x in [query, key, value] {
+            let fits = x.rank() == 3 && x.shape().size(2) == width;
+            ensure!(fits, Shape, "attention", "requires operands [batch, time, {width}], got {}", x.shape());
+        }
+        let (weight, bias) = (amp::value(&self.in_proj_weight)?, amp::optional(self.in_proj_bias.as_ref())?);
+        let heads = |at: usize, x: &Tensor| {
+            let bias = bias.as_ref().map(|bias| bias.narrow(0, at * width, width)).transpose()?;
+            let projected = tpu_ops::linear(&amp::cast(x)?, &weight.narrow(0, at * width, width)?, bias.as_ref())?;
+            let (batch, time) = (x.sizes()[0], x.sizes()[1]);
+            projected.reshape([batch, time, self.heads, width / self.heads])?.transpose(1, 2)
+        };
+        let dropout = if is_training() { self.dropout } else { 0.0 };
+        let options = Attention { dropout, ..options };
+        let mixed = scaled_dot_product_attention(&heads(0, query)?, &heads(1, key)?, &heads(2, value)?, options)?;
+        call("out_proj", &self.out_proj, &mixed.transpose(1, 2)?.reshape(query.shape())?)
+    }
+}
+
+impl Module for MultiHeadAttention {
+    fn forward(&self, x: &Tensor) -> Result<Tensor> {
+        self.attend(x, x, x, Attention::default())
+    }
+
+    fn visit(&self, visitor: &mut Visitor<'_>) {
+        visitor.param("in_proj_weight", &self.in_proj_weight);
+        if let Some(bias) = &self.in_proj_bias {
+            visitor.param("in_proj_bias", bias);
+        }
+        visitor.module("out_proj", &self.out_proj);
+    }
+}
+
+fn divides(heads: usize, width: usize) -> Result<()> {
+    ensure!(
+        heads > 0 && width.is_multiple_of(heads),
+        Value,
+        "attention",
+        "requires heads that divide the width, got {heads} heads for a width of {width}"
+    );
+    Ok(())
 }

@@ -1,6 +1,6 @@
 //! Convolution of images.
 
-use super::{Module, Visitor};
+use super::{Module, Visitor, init};
 use crate::{Param, amp};
 use smallvec::SmallVec;
 use tpu_core::ir::{Axes, ConvDims, Precision};
@@ -57,15 +57,9 @@ impl Conv2d {
             "conv2d",
             "requires groups that divide the channels, got {groups} groups for {inputs} and {outputs} channels"
         );
-        let fan = inputs / groups * kernel[0] * kernel[1];
-        let bound = if fan == 0 { 0.0 } else { 1.0 / (fan as f64).sqrt() };
         let shape = [outputs, inputs / groups, kernel[0], kernel[1]];
-        let weight = tpu_ops::uniform(shape, -bound, bound, dtype, Some(generator))?;
-        let bias = match options.bias {
-            true => Some(Param::new(tpu_ops::uniform([outputs], -bound, bound, dtype, Some(generator))?)),
-            false => None,
-        };
-        Ok(Self { weight: Param::new(weight), bias, options })
+        let (weight, bias) = init::layer(&shape, options.bias, dtype, generator)?;
+        Ok(Self { weight: Param::new(weight), bias: bias.map(Param::new), options })
     }
 }
 

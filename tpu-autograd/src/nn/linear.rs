@@ -1,6 +1,6 @@
 //! The affine map.
 
-use super::{Module, Visitor};
+use super::{Module, Visitor, init};
 use crate::{Param, amp};
 use tpu_core::{DType, Result, Tensor};
 use tpu_ops::Generator;
@@ -17,13 +17,8 @@ pub struct Linear {
 impl Linear {
     /// Weight and bias uniform in ±1/√in, PyTorch's default.
     pub fn new(inputs: usize, outputs: usize, bias: bool, dtype: DType, generator: &Generator) -> Result<Self> {
-        let bound = if inputs == 0 { 0.0 } else { 1.0 / (inputs as f64).sqrt() };
-        let weight = tpu_ops::uniform([outputs, inputs], -bound, bound, dtype, Some(generator))?;
-        let bias = match bias {
-            true => Some(Param::new(tpu_ops::uniform([outputs], -bound, bound, dtype, Some(generator))?)),
-            false => None,
-        };
-        Ok(Self { weight: Param::new(weight), bias })
+        let (weight, bias) = init::layer(&[outputs, inputs], bias, dtype, generator)?;
+        Ok(Self { weight: Param::new(weight), bias: bias.map(Param::new) })
     }
 }
 

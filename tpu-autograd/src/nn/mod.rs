@@ -3,11 +3,12 @@
 mod attention;
 mod conv;
 mod embedding;
+pub mod init;
 mod linear;
 mod norm;
 mod sequential;
 
-pub use attention::CausalSelfAttention;
+pub use attention::{CausalSelfAttention, MultiHeadAttention};
 pub use conv::{Conv2d, Conv2dOptions};
 pub use embedding::Embedding;
 pub use linear::Linear;

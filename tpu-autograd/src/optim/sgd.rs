@@ -1,8 +1,7 @@
 //! Stochastic gradient descent with momentum.
 
-use super::{Optimizer, real, saved, saved_step, unless};
-use crate::{Param, no_grad};
-use std::collections::BTreeMap;
+use super::{Count, Descent, Rule};
+use smallvec::{SmallVec, smallvec};
 use tpu_core::{Result, Tensor, ensure};
 
 /// Settings of [`Sgd`]; the default is PyTorch's.
@@ -33,105 +32,61 @@ impl Default for SgdOptions {
 /// b ← momentum · b + (1 − dampening) g      (b ← g at first)
 /// p ← p − lr · b                            (nesterov: p ← p − lr (g + momentum · b))
 /// ```
-pub struct Sgd {
-    params: Vec<(String, Param)>,
-    options: SgdOptions,
-    /// For each parameter its direction, from its first update on.
-    buffers: Vec<Option<Param>>,
-    step: u64,
-}
+///
+/// Nesterov's momentum without momentum or with dampening is an error. A skipped first step counts as one whose gradient was
+/// zero, so that the dampening applies to the next.
+pub type Sgd = Descent<SgdOptions>;
 
-impl Sgd {
-    /// An optimizer of named parameters. Errors unless they are of float dtype, or if Nesterov's momentum is asked for
-    /// without momentum or with dampening.
-    pub fn new(params: Vec<(String, Param)>, options: SgdOptions) -> Result<Self> {
-        real("sgd", &params)?;
+impl Rule for SgdOptions {
+    const NAME: &'static str = "sgd";
+    const KEPT: &'static [&'static str] = &["momentum_buffer"];
+
+    type Prepared = ();
+
+    fn check(&self) -> Result<()> {
         ensure!(
-            !options.nesterov || (options.momentum > 0.0 && options.dampening == 0.0),
+            !self.nesterov || (self.momentum > 0.0 && self.dampening == 0.0),
             Value,
             "sgd",
             "requires momentum and no dampening for Nesterov's, got momentum {} and dampening {}",
-            options.momentum,
-            options.dampening
+            self.momentum,
+            self.dampening
         );
-        let buffers = params.iter().map(|_| None).collect();
-        Ok(Self { params, options, buffers, step: 0 })
-    }
-}
-
-impl Optimizer for Sgd {
-    fn update(&mut self, skip: Option<&Tensor>) -> Result<()> {
-        no_grad(|| {
-            self.step += 1;
-            let SgdOptions { lr, momentum, dampening, weight_decay, nesterov } = self.options;
-            for ((_, param), buffer) in self.params.iter().zip(&mut self.buffers) {
-                let Some(grad) = param.grad() else { continue };
-                let value = param.value();
-                let grad = if weight_decay == 0.0 { grad } else { grad.add(&value.mul(weight_decay)?)? };
-                let direction = match buffer {
-                    _ if momentum == 0.0 => grad,
-                    None => {
-                        // A skipped first step leaves a zero, which the next step turns into what PyTorch would have,
-                        // but for the dampening.
-                        let first = match skip {
-                            Some(_) => unless(skip, &grad.zeros_like()?, grad.clone())?,
-                            None => grad.clone(),
-                        };
-                        *buffer = Some(Param::new(first));
-                        if nesterov { grad.add(&grad.mul(momentum)?)? } else { grad }
-                    }
-                    Some(buffer) => {
-                        let last = buffer.value();
-                        let kept = last.mul(momentum)?;
-                        let taken = if dampening == 0.0 { grad.clone() } else { grad.mul(1.0 - dampening)? };
-                        let next = kept.add(&taken)?;
-                        buffer.set(unless(skip, &last, next.clone())?)?;
-                        if nesterov { grad.add(&next.mul(momentum)?)? } else { next }
-                    }
-                };
-                let next = value.sub(&direction.mul(lr)?)?;
-                param.set(unless(skip, &value, next)?)?;
-            }
-            Ok(())
-        })
-    }
-
-    fn params(&self) -> &[(String, Param)] {
-        &self.params
+        Ok(())
     }
 
     fn lr(&self) -> f64 {
-        self.options.lr
+        self.lr
     }
 
     fn set_lr(&mut self, lr: f64) {
-        self.options.lr = lr;
+        self.lr = lr;
     }
 
-    fn state(&self) -> Result<BTreeMap<String, Tensor>> {
-        let mut state = BTreeMap::from([("step".to_owned(), Tensor::scalar(self.step as i64)?)]);
-        for ((name, _), buffer) in self.params.iter().zip(&self.buffers) {
-            if let Some(buffer) = buffer {
-                state.insert(format!("{name}.momentum_buffer"), buffer.value().detach());
-            }
-        }
-        Ok(state)
-    }
-
-    fn load_state(&mut self, state: &BTreeMap<String, Tensor>) -> Result<()> {
-        let step = saved_step("sgd", state)?;
-        let mut buffers = Vec::with_capacity(self.params.len());
-        for (name, param) in &self.params {
-            let name = format!("{name}.momentum_buffer");
-            buffers.push(match state.contains_key(&name) {
-                true => {
-                    let (shape, dtype) = (param.shape(), param.dtype());
-                    Some(Param::new(saved("sgd", state, &name, shape.sizes(), dtype)?.clone()))
-                }
-                false => None,
-            });
-        }
-        (self.step, self.buffers) = (step, buffers);
+    fn prepare(&self, _count: &Count) -> Result<()> {
         Ok(())
+    }
+
+    fn apply(
+        &self,
+        _prepared: &(),
+        value: &Tensor,
+        grad: &Tensor,
+        kept: Option<&[Tensor]>,
+    ) -> Result<(Tensor, SmallVec<[Tensor; 2]>)> {
+        let Self { lr, momentum, dampening, weight_decay, nesterov } = *self;
+        let grad = if weight_decay == 0.0 { grad.clone() } else { grad.add(&value.mul(weight_decay)?)? };
+        if momentum == 0.0 {
+            return Ok((value.sub(&grad.mul(lr)?)?, SmallVec::new()));
+        }
+        let buffer = match kept {
+            Some([last, ..]) => {
+                let taken = if dampening == 0.0 { grad.clone() } else { grad.mul(1.0 - dampening)? };
+                last.mul(momentum)?.add(&taken)?
+            }
+            _ => grad.clone(),
+        };
+        let direction = if nesterov { grad.add(&buffer.mul(momentum)?)? } else { buffer.clone() };
+        Ok((value.sub(&direction.mul(lr)?)?, smallvec![buffer]))
     }
 }

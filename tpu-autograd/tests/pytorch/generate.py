@@ -175,7 +175,7 @@ def draws(make):
 
 init, nn = torch.nn.init, torch.nn
 makers = []
-for shape in ([6, 4], [8, 3, 5, 2]):
+for shape in ([6, 5], [8, 3, 5, 2]):
     for gain in (1.0, 2.5):
         makers.append((f"xavier uniform {gain}", lambda s=shape, g=gain: init.xavier_uniform_(torch.empty(s), g)))
         makers.append((f"xavier normal {gain}", lambda s=shape, g=gain: init.xavier_normal_(torch.empty(s), g)))
