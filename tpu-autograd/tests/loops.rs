@@ -1,9 +1,10 @@
 //! Programs per step of the usual training loops, and memory over many steps. Counters are of the whole process, so all
 //! of it runs in one test.
 
-use tpu_autograd::nn::{Function, Linear, Module, Sequential, evaluating};
-use tpu_autograd::optim::{AdamW, AdamWOptions, Optimizer};
-use tpu_autograd::{Backward, no_grad};
+use tpu_autograd::amp::{LossScaler, LossScalerOptions, autocast};
+use tpu_autograd::nn::{Function, Linear, Module, MultiHeadAttention, Sequential, evaluating};
+use tpu_autograd::optim::{AdamW, AdamWOptions, Group, Optimizer};
+use tpu_autograd::{Backward, clip_grad_norm, no_grad};
 use tpu_core::lazy::{self, Statistics};
 use tpu_core::{DType, Device, Result, Tensor};
 use tpu_ops::Generator;
@@ -147,6 +148,33 @@ fn evaluation_now_and_then() -> Result<()> {
     stays_flat("evaluation", body)
 }
 
+fn groups_with_a_scaler_and_clipping() -> Result<()> {
+    let generator = Generator::new(5);
+    let attention = MultiHeadAttention::new(8, 2, true, DType::F32, &generator)?;
+    let x = tpu_ops::uniform([2, 6, 8], -1.0, 1.0, DType::F32, Some(&generator))?;
+    x.wait()?;
+    let (matrices, rest) = attention.named_parameters().into_iter().partition(|(_, param)| param.shape().rank() > 1);
+    let options = AdamWOptions::default();
+    let groups = vec![
+        Group { params: matrices, options },
+        Group { params: rest, options: AdamWOptions { weight_decay: 0.0, ..options } },
+    ];
+    let mut optimizer = AdamW::with_groups(groups)?;
+    let scaler = LossScaler::new(LossScalerOptions { interval: 7, ..LossScalerOptions::default() })?;
+    let body = |step: u64| {
+        optimizer.set_lrs(&[1e-3 / (1.0 + step as f64), 1e-4])?;
+        optimizer.zero_grad();
+        let y = autocast(DType::BF16, || attention.forward(&x))?;
+        scaler.scale(&y.to_dtype(DType::F32)?.square()?.mean_all()?)?.backward()?;
+        let bad = scaler.unscale(optimizer.params())?;
+        clip_grad_norm(&attention.parameters(), 1.0)?;
+        scaler.step_unscaled(&mut optimizer, &bad)
+    };
+    let done = measured(20, body)?;
+    assert_eq!((done.programs, done.cache_misses), (20, 0), "{done}");
+    Ok(())
+}
+
 fn eight_threads() -> Result<()> {
     let run = |seed: u64, steps: u64| -> Result<()> {
         let mut training = Training::new(seed)?;
@@ -179,5 +207,6 @@ fn loops_settle_to_the_fewest_programs_and_constant_memory() -> Result<()> {
     loss_read_before_backward()?;
     loss_read_sometimes_or_never()?;
     evaluation_now_and_then()?;
+    groups_with_a_scaler_and_clipping()?;
     eight_threads()
 }

@@ -2,7 +2,7 @@
 
 use crate::differences::{check, given};
 use tpu_core::{DType, Tensor};
-use tpu_ops::{Attention, Gelu, scaled_dot_product_attention};
+use tpu_ops::{Attention, CrossEntropy, Gelu, Generator, scaled_dot_product_attention};
 
 #[test]
 fn softmax_and_its_logarithms() {
@@ -79,10 +79,34 @@ fn attention_with_shared_heads_and_masks() {
 }
 
 #[test]
+fn attention_with_dropout() {
+    let operands = [given(&[2, 4, 3, 2], -1.0, 1.0), given(&[2, 2, 5, 2], -1.0, 1.0), given(&[2, 2, 5, 3], -1.0, 1.0)];
+    check("attention with dropout", 2, &operands, 3, &|x| {
+        // The same mask every time.
+        let generator = Generator::new(4);
+        let options = Attention { causal: true, dropout: 0.4, generator: Some(&generator), ..Attention::default() };
+        Ok(vec![scaled_dot_product_attention(&x[0], &x[1], &x[2], options)?])
+    })
+    .unwrap();
+}
+
+#[test]
+fn cross_entropy_of_probabilities() {
+    for label_smoothing in [0.0, 0.2] {
+        let operands = [given(&[3, 4, 2], -1.0, 1.5), given(&[3, 4, 2], 0.1, 1.0), given(&[4], 0.5, 1.5)];
+        check("cross_entropy of probabilities", 2, &operands, 3, &|x| {
+            let options = CrossEntropy { weight: Some(&x[2]), label_smoothing, ..CrossEntropy::default() };
+            Ok(vec![tpu_ops::cross_entropy(&x[0], &x[1], options)?])
+        })
+        .unwrap();
+    }
+}
+
+#[test]
 fn cross_entropy() {
     let target = Tensor::from_slice(&[1i64, 0, 3]).unwrap();
     check("cross_entropy", 2, &[given(&[3, 4], -1.0, 1.5)], 3, &|x| {
-        Ok(vec![tpu_ops::cross_entropy(&x[0], &target, tpu_ops::CrossEntropy::default())?])
+        Ok(vec![tpu_ops::cross_entropy(&x[0], &target, CrossEntropy::default())?])
     })
     .unwrap();
 }
