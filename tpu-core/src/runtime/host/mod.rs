@@ -13,6 +13,7 @@ pub(crate) mod kernels;
 mod pool;
 mod program;
 mod row;
+mod scratch;
 #[cfg(test)]
 mod tests;
 

@@ -1,7 +1,7 @@
 //! A compiled program and its runs.
 //!
 //! A run fills a table of base addresses (temporaries, constants, arguments, results) and calls the steps in order; nothing
-//! is looked up, allocated or formatted per step.
+//! is looked up or formatted per step, and only plain kernels take memory of their own, from the pool.
 
 use super::buffer::HostBuffer;
 use super::compile::memory::{CONSTANTS, FIRST_ARGUMENT, Location, Slot};
@@ -11,6 +11,7 @@ use super::kernels::{Operand, Target};
 use super::pool::{Aligned, Block, Pool};
 use super::row::program::RowProgram;
 use super::row::run::Bases;
+use super::scratch::Memory;
 use super::{copy, dot, kernels, row};
 use crate::ir::{Op, Type};
 use crate::runtime::{Argument, Buffer, KernelInfo, Outcome};
@@ -83,7 +84,7 @@ impl Step {
         }
     }
 
-    fn run(&self, bases: &[*mut u8], arena: *mut u8, threads: bool) -> Result<()> {
+    fn run(&self, bases: &[*mut u8], arena: *mut u8, memory: Memory<'_>, threads: bool) -> Result<()> {
         let parallel = threads && self.nanoseconds() > PARALLEL_NANOSECONDS;
         match self {
             // SAFETY: the compiler derived all places from the sizes of the values behind the bases, and planned memory so
@@ -95,13 +96,13 @@ impl Step {
             Self::Dot(step) => unsafe { dot::run(step, bases, parallel) },
             // SAFETY: as above; neither is that of a copy.
             Self::Copy(step) => unsafe { copy::run(step, bases, parallel) },
-            Self::Kernel(step) => return run_kernel(step, bases),
+            Self::Kernel(step) => return run_kernel(step, bases, memory),
         }
         Ok(())
     }
 }
 
-fn run_kernel(step: &KernelStep, bases: &[*mut u8]) -> Result<()> {
+fn run_kernel(step: &KernelStep, bases: &[*mut u8], memory: Memory<'_>) -> Result<()> {
     let at = |location: &Location| bases[location.base as usize].wrapping_add(location.offset);
     let operands: SmallVec<[Operand<'_>; 4]> = step
         .operands
@@ -121,7 +122,7 @@ fn run_kernel(step: &KernelStep, bases: &[*mut u8]) -> Result<()> {
             Target { ty, bytes }
         })
         .collect();
-    kernels::run(&step.op, &operands, &mut results)
+    kernels::run(&step.op, &operands, &mut results, memory)
 }
 
 /// The concrete buffer behind an argument.
@@ -179,7 +180,7 @@ impl Program {
         }
         let check_end = self.check_end.unwrap_or(0);
         for step in &self.steps[..check_end] {
-            step.run(&bases, arena.at(), threads)?;
+            step.run(&bases, arena.at(), Memory::new(pool), threads)?;
         }
         let checks: Vec<i32> = self
             .checks
@@ -202,7 +203,7 @@ impl Program {
             }
         }
         for step in &self.steps[check_end..] {
-            step.run(&bases, arena.at(), threads)?;
+            step.run(&bases, arena.at(), Memory::new(pool), threads)?;
         }
         for (block, slot) in blocks.iter_mut().zip(&self.slots) {
             if let (None, Some(donor)) = (&block, slot.donor) {

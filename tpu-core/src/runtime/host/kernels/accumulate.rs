@@ -1,13 +1,13 @@
 //! What sums of products are computed in: `f32` for floats up to 32 bits, `f64`, `i32` for integers up to 32 bits,
 //! `i64`, complex numbers, and bools with or and and.
 
+use super::super::scratch::{Cells, Memory, Scratch};
 use super::cell::{Cell, Flag};
 use super::{Operand, Target, split};
 use crate::dtype::Kind;
 use crate::{Complex64, DType, F8E4M3FN, F8E5M2, Result, bail};
 use bytemuck::Pod;
 use half::{bf16, f16};
-use std::borrow::Cow;
 
 /// A type that sums of products are computed in.
 pub(super) trait Accumulator: Pod + Send + Sync + Default {
@@ -15,10 +15,10 @@ pub(super) trait Accumulator: Pod + Send + Sync + Default {
     const COST: f64;
 
     /// All elements of an operand, exactly.
-    fn read<'a>(x: &Operand<'a>) -> Result<Cow<'a, [Self]>>;
+    fn read<'a>(x: &Operand<'a>, memory: Memory<'_>) -> Result<Cells<'a, Self>>;
 
     /// Lets `fill` compute all elements of a result, then rounds or wraps them to its type.
-    fn write(y: &mut Target<'_>, fill: impl FnOnce(&mut [Self])) -> Result<()>;
+    fn write(y: &mut Target<'_>, memory: Memory<'_>, fill: impl FnOnce(&mut [Self]) -> Result<()>) -> Result<()>;
 
     /// `c = a b`, or `c += a b` when `add`.
     fn multiply(shape: Product, a: Matrix<'_, Self>, b: Matrix<'_, Self>, c: MatrixMut<'_, Self>, add: bool);
@@ -77,9 +77,13 @@ macro_rules! with_accumulator {
 pub(super) use with_accumulator;
 
 /// Elements converted by `f`.
-fn converted<T: Pod + Send + Sync, A: Accumulator>(x: &Operand<'_>, f: impl Fn(T) -> A + Sync) -> Result<Vec<A>> {
+fn converted<T: Pod + Send + Sync, A: Accumulator>(
+    x: &Operand<'_>,
+    memory: Memory<'_>,
+    f: impl Fn(T) -> A + Sync,
+) -> Result<Scratch<A>> {
     let x = x.cells::<T>()?;
-    let mut out = vec![A::default(); x.len()];
+    let mut out = memory.filled(x.len(), A::default())?;
     split::parts(&mut out, 1, 1.0, |first, part| {
         for (out, &x) in part.iter_mut().zip(&x[first..]) {
             *out = f(x);
@@ -91,12 +95,13 @@ fn converted<T: Pod + Send + Sync, A: Accumulator>(x: &Operand<'_>, f: impl Fn(T
 /// Lets `fill` compute, then stores through `f`.
 fn stored<T: Pod + Send + Sync, A: Accumulator>(
     y: &mut Target<'_>,
-    fill: impl FnOnce(&mut [A]),
+    memory: Memory<'_>,
+    fill: impl FnOnce(&mut [A]) -> Result<()>,
     f: impl Fn(A) -> T + Sync,
 ) -> Result<()> {
     let y = y.cells::<T>()?;
-    let mut wide = vec![A::default(); y.len()];
-    fill(&mut wide);
+    let mut wide = memory.filled(y.len(), A::default())?;
+    fill(&mut wide)?;
     split::parts(y, 1, 1.0, |first, part| {
         for (y, &x) in part.iter_mut().zip(&wide[first..]) {
             *y = f(x);
@@ -108,12 +113,11 @@ fn stored<T: Pod + Send + Sync, A: Accumulator>(
 /// The accumulator of one dtype, which nothing else converts to.
 macro_rules! itself {
     ($t:ty) => {
-        fn read<'a>(x: &Operand<'a>) -> Result<Cow<'a, [Self]>> {
-            x.cells().map(Cow::Borrowed)
+        fn read<'a>(x: &Operand<'a>, _: Memory<'_>) -> Result<Cells<'a, Self>> {
+            x.cells().map(Cells::There)
         }
-        fn write(y: &mut Target<'_>, fill: impl FnOnce(&mut [Self])) -> Result<()> {
-            fill(y.cells()?);
-            Ok(())
+        fn write(y: &mut Target<'_>, _: Memory<'_>, fill: impl FnOnce(&mut [Self]) -> Result<()>) -> Result<()> {
+            fill(y.cells()?)
         }
     };
 }
@@ -131,20 +135,21 @@ macro_rules! floats {
     ($($t:ident, $dtype:ident, $cost:literal, also $($other:ident => $cell:ty),*;)*) => {$(
         impl Accumulator for $t {
             const COST: f64 = $cost;
-            fn read<'a>(x: &Operand<'a>) -> Result<Cow<'a, [Self]>> {
+            fn read<'a>(x: &Operand<'a>, memory: Memory<'_>) -> Result<Cells<'a, Self>> {
                 Ok(match x.ty.dtype {
-                    DType::$dtype => Cow::Borrowed(x.cells()?),
-                    $(DType::$other => Cow::Owned(converted(x, |v: $cell| v.widen().into())?),)*
+                    DType::$dtype => Cells::There(x.cells()?),
+                    $(DType::$other => Cells::Brought(converted(x, memory, |v: $cell| v.widen().into())?),)*
                     other => bail!(Internal, "product", "does not multiply {other} in {}", DType::$dtype),
                 })
             }
-            fn write(y: &mut Target<'_>, fill: impl FnOnce(&mut [Self])) -> Result<()> {
+            fn write(
+                y: &mut Target<'_>,
+                memory: Memory<'_>,
+                fill: impl FnOnce(&mut [Self]) -> Result<()>,
+            ) -> Result<()> {
                 match y.ty.dtype {
-                    DType::$dtype => {
-                        fill(y.cells()?);
-                        Ok(())
-                    }
-                    $(DType::$other => stored(y, fill, |v: Self| <$cell>::narrow(v as <$cell as Cell>::Wide)),)*
+                    DType::$dtype => fill(y.cells()?),
+                    $(DType::$other => stored(y, memory, fill, |v: Self| <$cell>::narrow(v as <$cell as Cell>::Wide)),)*
                     other => bail!(Internal, "product", "does not store {} as {other}", DType::$dtype),
                 }
             }
@@ -175,21 +180,22 @@ macro_rules! integers {
     ($($t:ident, $dtype:ident, $cost:literal, also $($other:ident => $cell:ident),*;)*) => {$(
         impl Accumulator for $t {
             const COST: f64 = $cost;
-            fn read<'a>(x: &Operand<'a>) -> Result<Cow<'a, [Self]>> {
+            fn read<'a>(x: &Operand<'a>, memory: Memory<'_>) -> Result<Cells<'a, Self>> {
                 Ok(match x.ty.dtype {
-                    DType::$dtype => Cow::Borrowed(x.cells()?),
-                    DType::Bool => Cow::Owned(converted(x, |v: Flag| v.get() as Self)?),
-                    $(DType::$other => Cow::Owned(converted(x, |v: $cell| v as Self)?),)*
+                    DType::$dtype => Cells::There(x.cells()?),
+                    DType::Bool => Cells::Brought(converted(x, memory, |v: Flag| v.get() as Self)?),
+                    $(DType::$other => Cells::Brought(converted(x, memory, |v: $cell| v as Self)?),)*
                     other => bail!(Internal, "product", "does not multiply {other} in {}", DType::$dtype),
                 })
             }
-            fn write(y: &mut Target<'_>, fill: impl FnOnce(&mut [Self])) -> Result<()> {
+            fn write(
+                y: &mut Target<'_>,
+                memory: Memory<'_>,
+                fill: impl FnOnce(&mut [Self]) -> Result<()>,
+            ) -> Result<()> {
                 match y.ty.dtype {
-                    DType::$dtype => {
-                        fill(y.cells()?);
-                        Ok(())
-                    }
-                    $(DType::$other => stored(y, fill, |v: Self| v as $cell),)*
+                    DType::$dtype => fill(y.cells()?),
+                    $(DType::$other => stored(y, memory, fill, |v: Self| v as $cell),)*
                     other => bail!(Internal, "product", "does not store {} as {other}", DType::$dtype),
                 }
             }

@@ -1,5 +1,6 @@
 //! Ops that go along one axis in order: arg-reductions and running reductions.
 
+use super::super::scratch::Memory;
 use super::cell::{Cell, with_number, with_ordered};
 use super::elementwise::refused;
 use super::wide::Wide;
@@ -82,23 +83,23 @@ pub(super) fn cumulative(
     reverse: bool,
     x: &Operand<'_>,
     [y]: &mut [Target<'_>; 1],
+    memory: Memory<'_>,
 ) -> Result<()> {
     let dtype = x.ty.dtype;
     let shape = around(x.sizes(), axis);
     match (dtype, kind) {
         (DType::F32, Reducer::Sum) => {
-            running(x.cells::<f32>()?, y.cells()?, shape, reverse, 0f64, f64::from, |a, b| a + b, |a| a as f32);
+            running(x.cells::<f32>()?, y.cells()?, shape, reverse, memory, 0f64, f64::from, |a, b| a + b, |a| a as f32)
         }
         (DType::F32, Reducer::Product) => {
-            running(x.cells::<f32>()?, y.cells()?, shape, reverse, 1f64, f64::from, |a, b| a * b, |a| a as f32);
+            running(x.cells::<f32>()?, y.cells()?, shape, reverse, memory, 1f64, f64::from, |a, b| a * b, |a| a as f32)
         }
         _ => with_number!(dtype, T => {
             let combine = <T as Cell>::Wide::reducer::<T>(kind).ok_or_else(|| refused("cumulative", dtype))?;
             let (x, y) = (x.cells::<T>()?, y.cells::<T>()?);
-            running(x, y, shape, reverse, combine.identity, T::widen, combine.apply, T::narrow);
-        }, return Err(refused("cumulative", dtype))),
+            running(x, y, shape, reverse, memory, combine.identity, T::widen, combine.apply, T::narrow)
+        }, Err(refused("cumulative", dtype))),
     }
-    Ok(())
 }
 
 fn running<T: Cell, A: Copy + Send + Sync>(
@@ -106,17 +107,18 @@ fn running<T: Cell, A: Copy + Send + Sync>(
     y: &mut [T],
     (_, n, after): (usize, usize, usize),
     reverse: bool,
+    memory: Memory<'_>,
     identity: A,
     widen: fn(T) -> A,
     apply: fn(A, A) -> A,
     narrow: fn(A) -> T,
-) {
+) -> Result<()> {
     let slab = n * after;
     if slab == 0 {
-        return;
+        return Ok(());
     }
-    split::parts(y, slab, 2.0, |first, part| {
-        let mut acc = vec![identity; after];
+    split::try_parts(y, slab, 2.0, |first, part| {
+        let mut acc = memory.filled(after, identity)?;
         for (y, x) in part.chunks_exact_mut(slab).zip(x[first..].chunks_exact(slab)) {
             acc.fill(identity);
             for step in 0..n {
@@ -127,5 +129,6 @@ fn running<T: Cell, A: Copy + Send + Sync>(
                 }
             }
         }
-    });
+        Ok(())
+    })
 }

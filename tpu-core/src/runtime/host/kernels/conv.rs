@@ -4,6 +4,7 @@
 //! in the second-level cache whatever the size of the input. The blocks have fixed sizes: the bits of a result do not
 //! depend on the number of threads.
 
+use super::super::scratch::Memory;
 use super::accumulate::{Accumulator, Matrix, MatrixMut, Product, known, with_accumulator};
 use super::elementwise::refused;
 use super::strided::{self, Strides, View};
@@ -23,6 +24,7 @@ pub(super) fn convolution(
     x: &Operand<'_>,
     kernel: &Operand<'_>,
     [y]: &mut [Target<'_>; 1],
+    memory: Memory<'_>,
 ) -> Result<()> {
     for operand in [x, kernel] {
         if !known(operand.ty.dtype, dims.result) {
@@ -31,9 +33,9 @@ pub(super) fn convolution(
     }
     let plan = Plan::new(dims, x.sizes(), kernel.sizes(), y.ty.shape.sizes());
     with_accumulator!(x.ty.dtype, dims.result, A => {
-        let (x, kernel) = (A::read(x)?, A::read(kernel)?);
-        let kernel = strided::packed(kernel, &plan.kernel);
-        A::write(y, |y| plan.run(&x, &kernel, y))
+        let (x, kernel) = (A::read(x, memory)?, A::read(kernel, memory)?);
+        let kernel = strided::packed(kernel, &plan.kernel, memory)?;
+        A::write(y, memory, |y| plan.run(&x, &kernel, y, memory))
     })
 }
 
@@ -167,13 +169,15 @@ impl Plan {
         self.inputs * self.spatial.iter().map(|axis| axis.taps).product::<usize>()
     }
 
-    fn run<A: Accumulator>(&self, x: &[A], kernel: &[A], y: &mut [A]) {
+    fn run<A: Accumulator>(&self, x: &[A], kernel: &[A], y: &mut [A], memory: Memory<'_>) -> Result<()> {
         if y.is_empty() {
-            return;
+            return Ok(());
         }
         let (positions, features, depth) = (self.positions(), self.groups * self.outputs, self.depth());
-        if x.is_empty() || depth == 0 {
-            return y.fill(A::default());
+        // An empty input may still have padding, whose zeros a kernel that is not finite makes NaN.
+        if depth == 0 {
+            y.fill(A::default());
+            return Ok(());
         }
         let cost = depth as f64 * (A::COST + 0.3 / self.outputs as f64);
         if self.by_batch {
@@ -187,10 +191,10 @@ impl Plan {
                     }
                 }
             });
-            return;
+            return Ok(());
         }
         // Otherwise the result is computed as [batch, positions …, feature] and then brought to its layout.
-        let mut arranged = vec![A::default(); y.len()];
+        let mut arranged = memory.filled(y.len(), A::default())?;
         split::parts(&mut arranged, features * POSITIONS, cost, |first, part| {
             let mut patches = Vec::new();
             for (i, block) in part.chunks_mut(features * POSITIONS).enumerate() {
@@ -200,6 +204,7 @@ impl Plan {
             }
         });
         strided::gather(y, &arranged, &inverse(&self.output));
+        Ok(())
     }
 
     /// All features at the output positions `start .. start + width`, into `out` with the given steps of features and

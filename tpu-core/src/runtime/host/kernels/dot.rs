@@ -1,12 +1,12 @@
 //! Matrix products of all dtypes. Operands are brought to [batch, free, contracted] order unless they are so already.
 
+use super::super::scratch::{Cells, Memory};
 use super::accumulate::{Accumulator, Matrix, MatrixMut, Product, known, with_accumulator};
 use super::elementwise::refused;
 use super::strided::{self, View};
 use super::{Operand, Target, split};
 use crate::Result;
 use crate::ir::DotDims;
-use std::borrow::Cow;
 
 /// Rows of a product that one call computes: fixed, so that the bits do not depend on who computes what.
 const ROWS: usize = 128;
@@ -17,27 +17,35 @@ pub(super) fn dot_general(
     lhs: &Operand<'_>,
     rhs: &Operand<'_>,
     [y]: &mut [Target<'_>; 1],
+    memory: Memory<'_>,
 ) -> Result<()> {
     for operand in [lhs, rhs] {
         if !known(operand.ty.dtype, dims.result) {
             return Err(refused("dot_general", operand.ty.dtype));
         }
     }
-    with_accumulator!(lhs.ty.dtype, dims.result, A => product::<A>(dims, lhs, rhs, y))
+    with_accumulator!(lhs.ty.dtype, dims.result, A => product::<A>(dims, lhs, rhs, y, memory))
 }
 
-fn product<A: Accumulator>(dims: &DotDims, lhs: &Operand<'_>, rhs: &Operand<'_>, y: &mut Target<'_>) -> Result<()> {
+fn product<A: Accumulator>(
+    dims: &DotDims,
+    lhs: &Operand<'_>,
+    rhs: &Operand<'_>,
+    y: &mut Target<'_>,
+    memory: Memory<'_>,
+) -> Result<()> {
     let size = |operand: &Operand<'_>, axes: &[usize]| axes.iter().map(|&a| operand.sizes()[a]).product::<usize>();
     let lhs_free = free(lhs, &dims.lhs_batch, &dims.lhs_contract);
     let rhs_free = free(rhs, &dims.rhs_batch, &dims.rhs_contract);
     let (batch, k) = (size(lhs, &dims.lhs_batch), size(lhs, &dims.lhs_contract));
     let (m, n) = (size(lhs, &lhs_free), size(rhs, &rhs_free));
 
-    let a = arranged(A::read(lhs)?, lhs, &[&dims.lhs_batch, &lhs_free, &dims.lhs_contract]);
-    let b = arranged(A::read(rhs)?, rhs, &[&dims.rhs_batch, &dims.rhs_contract, &rhs_free]);
-    A::write(y, |c| {
+    let a = arranged::<A>(lhs, &[&dims.lhs_batch, &lhs_free, &dims.lhs_contract], memory)?;
+    let b = arranged::<A>(rhs, &[&dims.rhs_batch, &dims.rhs_contract, &rhs_free], memory)?;
+    A::write(y, memory, |c| {
         if k == 0 || c.is_empty() {
-            return c.fill(A::default());
+            c.fill(A::default());
+            return Ok(());
         }
         // Parts are whole blocks of rows; blocks start anew in each matrix of the batch.
         let rows = ROWS.min(m);
@@ -60,6 +68,7 @@ fn product<A: Accumulator>(dims: &DotDims, lhs: &Operand<'_>, rhs: &Operand<'_>,
             }
         });
         debug_assert_eq!(c.len(), batch * m * n);
+        Ok(())
     })
 }
 
@@ -69,7 +78,7 @@ fn free(x: &Operand<'_>, batch: &[usize], contract: &[usize]) -> Vec<usize> {
 }
 
 /// The elements with axes in the order of the lists.
-fn arranged<'a, A: Accumulator>(cells: Cow<'a, [A]>, x: &Operand<'_>, order: &[&[usize]]) -> Cow<'a, [A]> {
+fn arranged<'a, A: Accumulator>(x: &Operand<'a>, order: &[&[usize]], memory: Memory<'_>) -> Result<Cells<'a, A>> {
     let order: Vec<usize> = order.iter().flat_map(|axes| axes.iter().copied()).collect();
     let strides = strided::dense(x.sizes());
     let view = View {
@@ -77,5 +86,5 @@ fn arranged<'a, A: Accumulator>(cells: Cow<'a, [A]>, x: &Operand<'_>, order: &[&
         strides: order.iter().map(|&axis| strides[axis]).collect(),
         offset: 0,
     };
-    strided::packed(cells, &view)
+    strided::packed(A::read(x, memory)?, &view, memory)
 }

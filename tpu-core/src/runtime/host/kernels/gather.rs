@@ -1,5 +1,6 @@
 //! Slices of an operand at places given by indices.
 
+use super::super::scratch::{Memory, Scratch};
 use super::movement::{read_indices, with_width};
 use super::strided::{self, Odometer, Strides, View};
 use super::{Operand, Target, split};
@@ -11,7 +12,7 @@ use bytemuck::Pod;
 /// not the vector's count.
 pub(super) struct IndexVectors {
     /// All indices.
-    values: Vec<i64>,
+    values: Scratch<i64>,
     /// Sizes of the batch axes of the index array: all but the vector's.
     pub batch: Axes,
     /// Their strides in the index array.
@@ -31,14 +32,17 @@ impl IndexVectors {
         axes: &[usize],
         operand_batching: &[usize],
         indices_batching: &[usize],
+        memory: Memory<'_>,
     ) -> Result<Self> {
         let sizes = indices.sizes();
         let strides = strided::dense(sizes);
         let batch_axes = (0..sizes.len()).filter(|&axis| axis != vector);
         // Numbers of index axes shift down by one behind the vector's axis.
         let pairs = operand_batching.iter().zip(indices_batching).map(|(&o, &i)| (o, i - usize::from(i > vector)));
+        let mut values = memory.filled(sizes.iter().product(), 0)?;
+        read_indices(indices, &mut values)?;
         Ok(Self {
-            values: read_indices(indices)?,
+            values,
             batch: batch_axes.clone().map(|axis| sizes[axis]).collect(),
             strides: batch_axes.map(|axis| strides[axis]).collect(),
             component: if vector < sizes.len() { strides[vector] as usize } else { 0 },
@@ -53,21 +57,26 @@ impl IndexVectors {
     }
 
     /// For every index vector in row-major order the start per operand axis, handed to `place`; its answers.
-    pub(super) fn map<R>(&self, rank: usize, mut place: impl FnMut(&[i64]) -> R) -> Vec<R> {
+    pub(super) fn map<R: Copy + Default>(
+        &self,
+        rank: usize,
+        memory: Memory<'_>,
+        mut place: impl FnMut(&[i64]) -> R,
+    ) -> Result<Scratch<R>> {
         let mut start = vec![0i64; rank];
         let mut at = Odometer::new(&self.batch, &self.strides, 0, 0);
-        (0..self.count())
-            .map(|_| {
-                for (component, &axis) in self.axes.iter().enumerate() {
-                    start[axis] = self.values[at.position as usize + component * self.component];
-                }
-                for &(operand, batch) in &self.pairs {
-                    start[operand] = at.index()[batch] as i64;
-                }
-                at.advance();
-                place(&start)
-            })
-            .collect()
+        let mut answers = memory.filled(self.count(), R::default())?;
+        for answer in answers.iter_mut() {
+            for (component, &axis) in self.axes.iter().enumerate() {
+                start[axis] = self.values[at.position as usize + component * self.component];
+            }
+            for &(operand, batch) in &self.pairs {
+                start[operand] = at.index()[batch] as i64;
+            }
+            at.advance();
+            *answer = place(&start);
+        }
+        Ok(answers)
     }
 }
 
@@ -77,6 +86,7 @@ pub(super) fn gather(
     x: &Operand<'_>,
     indices: &Operand<'_>,
     [y]: &mut [Target<'_>; 1],
+    memory: Memory<'_>,
 ) -> Result<()> {
     if y.bytes.is_empty() {
         return Ok(());
@@ -89,11 +99,12 @@ pub(super) fn gather(
         &dims.start_index_map,
         &dims.operand_batching_dims,
         &dims.start_indices_batching_dims,
+        memory,
     )?;
-    let starts = vectors.map(sizes.len(), |start| {
+    let starts = vectors.map(sizes.len(), memory, |start| {
         let clamped = |axis: usize| start[axis].clamp(0, (sizes[axis] - dims.slice_sizes[axis]) as i64) as isize;
         (0..sizes.len()).map(|axis| clamped(axis) * strides[axis]).sum::<isize>()
-    });
+    })?;
     let kept = (0..sizes.len())
         .filter(|axis| !dims.collapsed_slice_dims.contains(axis) && !dims.operand_batching_dims.contains(axis));
     let window = View {
@@ -111,7 +122,7 @@ pub(super) fn gather(
             gather_slices(out, x, &starts, &window);
         } else {
             // Computed as [batch …, slice …], then brought to the order of the result.
-            let mut arranged = vec![0 as T; out.len()];
+            let mut arranged = memory.filled(out.len(), 0 as T)?;
             gather_slices(&mut arranged, x, &starts, &window);
             let arranged_sizes: Axes = vectors.batch.iter().chain(&window.sizes).copied().collect();
             let from = strided::dense(&arranged_sizes);

@@ -1,5 +1,6 @@
 //! Triangular factorisation and solves, matrix by matrix, in double precision.
 
+use super::super::scratch::Memory;
 use super::{Operand, Target, split};
 use crate::ir::{Op, TransposeKind};
 use crate::{Complex64, DType, Result, bail};
@@ -88,25 +89,33 @@ fn matrix(x: &Operand<'_>, op: &Op) -> Result<(usize, usize)> {
 }
 
 /// `x = L Lᴴ` or `Uᴴ U`.
-pub(super) fn cholesky(op: &Op, lower: bool, x: &Operand<'_>, [y]: &mut [Target<'_>; 1]) -> Result<()> {
+pub(super) fn cholesky(
+    op: &Op,
+    lower: bool,
+    x: &Operand<'_>,
+    [y]: &mut [Target<'_>; 1],
+    memory: Memory<'_>,
+) -> Result<()> {
     let (n, _) = matrix(x, op)?;
     with_solved!("cholesky", x.ty.dtype, T => {
         let x = x.cells::<T>()?;
-        split::parts(y.cells::<T>()?, n * n, n as f64, |first, part| {
+        split::try_parts(y.cells::<T>()?, n * n, n as f64, |first, part| {
+            let mut factor = memory.filled(n * n, <T as Solved>::In::default())?;
             for (i, y) in part.chunks_exact_mut((n * n).max(1)).enumerate() {
-                factorise(n, lower, &x[first + i * n * n..][..n * n], y);
+                factorise(n, lower, &x[first + i * n * n..][..n * n], &mut factor, y);
             }
-        });
-    });
-    Ok(())
+            Ok(())
+        })
+    })
 }
 
 /// One matrix. An upper factor is the adjoint of the lower one of the same matrix read from its upper triangle.
-fn factorise<T: Solved>(n: usize, lower: bool, x: &[T], y: &mut [T]) {
+/// `factor` is memory for the lower one.
+fn factorise<T: Solved>(n: usize, lower: bool, x: &[T], factor: &mut [T::In], y: &mut [T]) {
     let read = |row: usize, column: usize| {
         if lower { x[row * n + column].up() } else { x[column * n + row].up().conjugate() }
     };
-    let mut factor = vec![T::In::default(); n * n];
+    let mut definite = true;
     for row in 0..n {
         for column in 0..=row {
             let (head, tail) = factor.split_at_mut(row * n);
@@ -121,11 +130,15 @@ fn factorise<T: Solved>(n: usize, lower: bool, x: &[T], y: &mut [T]) {
                 for &a in &tail[..column] {
                     sum = sum - a * a.conjugate();
                 }
-                // The diagonal of a Hermitian matrix is real; a pivot that is not positive gives NaN.
+                // The diagonal of a Hermitian matrix is real.
                 let pivot = sum.real();
-                tail[column] = T::In::from_real(if pivot > 0.0 { pivot.sqrt() } else { f64::NAN });
+                definite &= pivot > 0.0;
+                tail[column] = T::In::from_real(pivot.sqrt());
             }
         }
+    }
+    if !definite {
+        factor.fill(T::In::from_real(f64::NAN));
     }
     for row in 0..n {
         for column in 0..n {
@@ -157,23 +170,27 @@ pub(super) fn triangular_solve(
     solve: Solve,
     [a, b]: &[Operand<'_>; 2],
     [y]: &mut [Target<'_>; 1],
+    memory: Memory<'_>,
 ) -> Result<()> {
     let ((n, _), (rows, columns)) = (matrix(a, op)?, matrix(b, op)?);
     with_solved!("triangular_solve", a.ty.dtype, T => {
         let (a, b) = (a.cells::<T>()?, b.cells::<T>()?);
         let size = rows * columns;
-        split::parts(y.cells::<T>()?, size, n as f64, |first, part| {
+        split::try_parts(y.cells::<T>()?, size, n as f64, |first, part| {
+            let mut unknowns = memory.filled(size, <T as Solved>::In::default())?;
             for (i, y) in part.chunks_exact_mut(size.max(1)).enumerate() {
                 let number = first / size + i;
-                substitute(n, solve, &a[number * n * n..][..n * n], &b[number * size..][..size], y);
+                let (a, b) = (&a[number * n * n..][..n * n], &b[number * size..][..size]);
+                substitute(n, solve, a, b, &mut unknowns, y);
             }
-        });
-    });
-    Ok(())
+            Ok(())
+        })
+    })
 }
 
 /// One system. A matrix on the right is the transposed one on the left of transposed vectors.
-fn substitute<T: Solved>(n: usize, solve: Solve, a: &[T], b: &[T], y: &mut [T]) {
+/// `x` is memory for the unknowns.
+fn substitute<T: Solved>(n: usize, solve: Solve, a: &[T], b: &[T], x: &mut [T::In], y: &mut [T]) {
     if n == 0 {
         return;
     }
@@ -187,7 +204,6 @@ fn substitute<T: Solved>(n: usize, solve: Solve, a: &[T], b: &[T], y: &mut [T]) 
     // Unknown i of vector v.
     let place = |i: usize, v: usize| if solve.left { i * count + v } else { v * n + i };
     let forward = solve.lower != transposed;
-    let mut x = vec![T::In::default(); n * count];
     for step in 0..n {
         let row = if forward { step } else { n - 1 - step };
         let known = if forward { 0..row } else { row + 1..n };

@@ -33,6 +33,7 @@ pub(in crate::runtime::host) use wide::erf_inv;
 #[cfg(test)]
 mod tests;
 
+use super::scratch::Memory;
 use crate::ir::{Op, Type};
 use crate::{Error, ErrorKind, Result, bail};
 use bytemuck::Pod;
@@ -188,8 +189,8 @@ pub(crate) fn can_fail(op: &Op) -> bool {
     )
 }
 
-/// Runs one op.
-pub(crate) fn run(op: &Op, inputs: &[Operand<'_>], outputs: &mut [Target<'_>]) -> Result<()> {
+/// Runs one op. Errors with `OutOfMemory` when what it needs beside operands and results is not to be had.
+pub(crate) fn run(op: &Op, inputs: &[Operand<'_>], outputs: &mut [Target<'_>], memory: Memory<'_>) -> Result<()> {
     match op {
         Op::Constant(literal) => source::constant(literal, results::<1>(op, outputs)?),
         Op::Iota { axis, .. } => source::iota(*axis, results::<1>(op, outputs)?),
@@ -260,29 +261,29 @@ pub(crate) fn run(op: &Op, inputs: &[Operand<'_>], outputs: &mut [Target<'_>]) -
             window::reduce_window(*kind, window, x, results::<1>(op, outputs)?)
         }
         Op::SelectAndScatter { select, window } => {
-            window::select_and_scatter(*select, window, operands(op, inputs)?, results::<1>(op, outputs)?)
+            window::select_and_scatter(*select, window, operands(op, inputs)?, results::<1>(op, outputs)?, memory)
         }
         Op::Cumulative { kind, axis, reverse } => {
             let [x] = operands(op, inputs)?;
-            along::cumulative(*kind, *axis, *reverse, x, results::<1>(op, outputs)?)
+            along::cumulative(*kind, *axis, *reverse, x, results::<1>(op, outputs)?, memory)
         }
         Op::DotGeneral(dims) => {
             let [lhs, rhs] = operands(op, inputs)?;
-            dot::dot_general(dims, lhs, rhs, results::<1>(op, outputs)?)
+            dot::dot_general(dims, lhs, rhs, results::<1>(op, outputs)?, memory)
         }
         Op::Convolution(dims) => {
             let [x, kernel] = operands(op, inputs)?;
-            conv::convolution(dims, x, kernel, results::<1>(op, outputs)?)
+            conv::convolution(dims, x, kernel, results::<1>(op, outputs)?, memory)
         }
         Op::Gather(dims) => {
             let [x, indices] = operands(op, inputs)?;
-            gather::gather(dims, x, indices, results::<1>(op, outputs)?)
+            gather::gather(dims, x, indices, results::<1>(op, outputs)?, memory)
         }
-        Op::Scatter(dims) => scatter::scatter(dims, operands(op, inputs)?, results::<1>(op, outputs)?),
-        Op::Sort { axis, descending, .. } => sort::sort(*axis, *descending, inputs, outputs),
+        Op::Scatter(dims) => scatter::scatter(dims, operands(op, inputs)?, results::<1>(op, outputs)?, memory),
+        Op::Sort { axis, descending, .. } => sort::sort(*axis, *descending, inputs, outputs, memory),
         Op::TopK { k, largest } => {
             let [x] = operands(op, inputs)?;
-            sort::top_k(*k, *largest, x, results::<2>(op, outputs)?)
+            sort::top_k(*k, *largest, x, results::<2>(op, outputs)?, memory)
         }
         Op::RngBits(_) => {
             let [seed, offset] = operands(op, inputs)?;
@@ -290,12 +291,12 @@ pub(crate) fn run(op: &Op, inputs: &[Operand<'_>], outputs: &mut [Target<'_>]) -
         }
         Op::Cholesky { lower } => {
             let [x] = operands(op, inputs)?;
-            linalg::cholesky(op, *lower, x, results::<1>(op, outputs)?)
+            linalg::cholesky(op, *lower, x, results::<1>(op, outputs)?, memory)
         }
         Op::TriangularSolve { left, lower, unit_diagonal, transpose } => {
             let (left, lower, unit_diagonal, transpose) = (*left, *lower, *unit_diagonal, *transpose);
             let solve = linalg::Solve { left, lower, unit_diagonal, transpose };
-            linalg::triangular_solve(op, solve, operands(op, inputs)?, results::<1>(op, outputs)?)
+            linalg::triangular_solve(op, solve, operands(op, inputs)?, results::<1>(op, outputs)?, memory)
         }
         Op::OptimizationBarrier => {
             for (x, y) in inputs.iter().zip(outputs) {

@@ -86,21 +86,24 @@ fn gather(x: &Operand<'_>, y: &mut Target<'_>, view: &View) -> Result<()> {
     Ok(())
 }
 
-/// All elements as indices; unsigned values beyond `i64` become its largest.
-pub(super) fn read_indices(x: &Operand<'_>) -> Result<Vec<i64>> {
+/// Writes all elements as indices; unsigned values beyond `i64` become its largest.
+pub(super) fn read_indices(x: &Operand<'_>, out: &mut [i64]) -> Result<()> {
     use crate::DType;
-    fn all<T: Pod>(x: &Operand<'_>, widen: impl Fn(T) -> i64) -> Result<Vec<i64>> {
-        Ok(x.cells::<T>()?.iter().map(|&v| widen(v)).collect())
+    fn all<T: Pod>(x: &Operand<'_>, out: &mut [i64], widen: impl Fn(T) -> i64) -> Result<()> {
+        for (out, &v) in out.iter_mut().zip(x.cells::<T>()?) {
+            *out = widen(v);
+        }
+        Ok(())
     }
     match x.ty.dtype {
-        DType::U8 => all::<u8>(x, i64::from),
-        DType::U16 => all::<u16>(x, i64::from),
-        DType::U32 => all::<u32>(x, i64::from),
-        DType::U64 => all::<u64>(x, |v| i64::try_from(v).unwrap_or(i64::MAX)),
-        DType::I8 => all::<i8>(x, i64::from),
-        DType::I16 => all::<i16>(x, i64::from),
-        DType::I32 => all::<i32>(x, i64::from),
-        DType::I64 => all::<i64>(x, |v| v),
+        DType::U8 => all::<u8>(x, out, i64::from),
+        DType::U16 => all::<u16>(x, out, i64::from),
+        DType::U32 => all::<u32>(x, out, i64::from),
+        DType::U64 => all::<u64>(x, out, |v| i64::try_from(v).unwrap_or(i64::MAX)),
+        DType::I8 => all::<i8>(x, out, i64::from),
+        DType::I16 => all::<i16>(x, out, i64::from),
+        DType::I32 => all::<i32>(x, out, i64::from),
+        DType::I64 => all::<i64>(x, out, |v| v),
         other => bail!(Internal, "host kernel", "requires integer indices, got {other}"),
     }
 }
@@ -110,8 +113,10 @@ fn clamped_start(op: &Op, starts: &[Operand<'_>], bounds: &[usize], sizes: &[usi
     ensure!(starts.len() == bounds.len(), Internal, op.name(), "requires one start per axis, got {}", starts.len());
     let clamp = |axis: usize| -> Result<usize> {
         let room = bounds[axis].saturating_sub(sizes[axis]);
-        let start = read_indices(&starts[axis])?;
-        ensure!(start.len() == 1, Internal, op.name(), "requires scalar starts, got {}", starts[axis].ty);
+        let scalar = starts[axis].ty.shape.rank() == 0;
+        ensure!(scalar, Internal, op.name(), "requires scalar starts, got {}", starts[axis].ty);
+        let mut start = [0];
+        read_indices(&starts[axis], &mut start)?;
         Ok(start[0].clamp(0, room as i64) as usize)
     };
     (0..bounds.len()).map(clamp).collect()

@@ -1,5 +1,6 @@
 //! Updates of slices of an operand at places given by indices.
 
+use super::super::scratch::{Memory, Scratch};
 use super::cell::{Cell, with_number};
 use super::elementwise::refused;
 use super::gather::IndexVectors;
@@ -16,10 +17,11 @@ pub(super) fn scatter(
     dims: &ScatterDims,
     [x, indices, updates]: &[Operand<'_>; 3],
     target: &mut [Target<'_>; 1],
+    memory: Memory<'_>,
 ) -> Result<()> {
     movement::copy(x, target)?;
     let [y] = target;
-    let plan = Plan::new(dims, x, indices, updates)?;
+    let plan = Plan::new(dims, x, indices, updates, memory)?;
     let dtype = x.ty.dtype;
     match dims.combiner {
         None => with_width!(dtype, T => plan.run::<T>(y.cells()?, updates.cells()?, |y, x| y.copy_from_slice(x))),
@@ -33,7 +35,7 @@ pub(super) fn scatter(
 
 struct Plan {
     /// For each index vector where its window starts in the operand, if the window fits.
-    starts: Vec<Option<usize>>,
+    starts: Scratch<Option<usize>>,
     /// The window in the operand.
     window: View,
     /// Sizes of the updates.
@@ -47,7 +49,13 @@ struct Plan {
 }
 
 impl Plan {
-    fn new(dims: &ScatterDims, x: &Operand<'_>, indices: &Operand<'_>, updates: &Operand<'_>) -> Result<Self> {
+    fn new(
+        dims: &ScatterDims,
+        x: &Operand<'_>,
+        indices: &Operand<'_>,
+        updates: &Operand<'_>,
+        memory: Memory<'_>,
+    ) -> Result<Self> {
         let sizes = x.sizes();
         let strides = strided::dense(sizes);
         let kept = (0..sizes.len())
@@ -65,8 +73,9 @@ impl Plan {
             &dims.scatter_dims_to_operand_dims,
             &dims.input_batching_dims,
             &dims.scatter_indices_batching_dims,
+            memory,
         )?;
-        let starts = vectors.map(sizes.len(), |start| {
+        let starts = vectors.map(sizes.len(), memory, |start| {
             let mut place = 0;
             for axis in 0..sizes.len() {
                 let at = usize::try_from(start[axis]).ok()?;
@@ -76,7 +85,7 @@ impl Plan {
                 place += at * strides[axis] as usize;
             }
             Some(place)
-        });
+        })?;
 
         let rank = updates.sizes().len();
         let mut number: strided::Strides = (0..rank).map(|_| 0).collect();
@@ -103,7 +112,7 @@ impl Plan {
             return self.rows(y, updates, volume, &merge);
         }
         if self.trailing {
-            for (slice, start) in updates.chunks_exact(volume).zip(&self.starts) {
+            for (slice, start) in updates.chunks_exact(volume).zip(self.starts.iter()) {
                 let Some(start) = *start else { continue };
                 write_window(y, start, &window, slice, &merge);
             }
@@ -132,7 +141,7 @@ impl Plan {
         let cost = updates.len() as f64 / y.len() as f64;
         split::parts(y, row, cost, |first, part| {
             let range = first..first + part.len();
-            for (slice, start) in updates.chunks_exact(row).zip(&self.starts) {
+            for (slice, start) in updates.chunks_exact(row).zip(self.starts.iter()) {
                 if let Some(start) = start.filter(|start| range.contains(start)) {
                     merge(&mut part[start - first..][..row], slice);
                 }

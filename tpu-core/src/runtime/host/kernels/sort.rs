@@ -1,6 +1,7 @@
 //! Sorting and selection. The order of one lane is found as a permutation, by key and then by position, so equal keys
 //! always keep their order; then every operand is moved by it.
 
+use super::super::scratch::{Memory, Scratch};
 use super::along::around;
 use super::cell::{Cell, with_ordered};
 use super::elementwise::refused;
@@ -33,12 +34,18 @@ fn position_limit(op: &'static str, n: usize) -> Result<()> {
 }
 
 /// All operands along `axis`, by the first.
-pub(super) fn sort(axis: usize, descending: bool, inputs: &[Operand<'_>], outputs: &mut [Target<'_>]) -> Result<()> {
+pub(super) fn sort(
+    axis: usize,
+    descending: bool,
+    inputs: &[Operand<'_>],
+    outputs: &mut [Target<'_>],
+    memory: Memory<'_>,
+) -> Result<()> {
     let Some(keys) = inputs.first() else { bail!(Internal, "sort", "requires an operand") };
     let shape = around(keys.sizes(), axis);
     position_limit("sort", shape.1)?;
     let dtype = keys.ty.dtype;
-    let permutation = with_ordered!(dtype, T => permutation::<T>(keys.cells()?, shape, descending), {
+    let permutation = with_ordered!(dtype, T => permutation::<T>(keys.cells()?, shape, descending, memory)?, {
         return Err(refused("sort", dtype))
     });
     for (x, y) in inputs.iter().zip(outputs) {
@@ -52,22 +59,25 @@ fn permutation<T: Cell<Wide: PartialOrd>>(
     keys: &[T],
     (before, n, after): (usize, usize, usize),
     descending: bool,
-) -> Vec<u32> {
-    let mut permutation = vec![0u32; before * n * after];
-    split::parts(&mut permutation, n, cost(n), |first, part| {
-        let mut entries: Vec<Entry<T::Wide>> = Vec::with_capacity(n);
+    memory: Memory<'_>,
+) -> Result<Scratch<u32>> {
+    let mut permutation = memory.filled(before * n * after, 0u32)?;
+    split::try_parts(&mut permutation, n, cost(n), |first, part| {
+        let mut entries: Scratch<Entry<T::Wide>> = memory.filled(n, (T::default().widen(), 0))?;
         for (lane, positions) in part.chunks_exact_mut(n.max(1)).enumerate() {
             let lane = first / n + lane;
             let start = lane / after * n * after + lane % after;
-            entries.clear();
-            entries.extend((0..n).map(|i| (keys[start + i * after].widen(), i as u32)));
+            for (i, entry) in entries.iter_mut().enumerate() {
+                *entry = (keys[start + i * after].widen(), i as u32);
+            }
             entries.sort_unstable_by(compare::<T>(descending));
-            for (position, entry) in positions.iter_mut().zip(&entries) {
+            for (position, entry) in positions.iter_mut().zip(entries.iter()) {
                 *position = entry.1;
             }
         }
-    });
-    permutation
+        Ok(())
+    })?;
+    Ok(permutation)
 }
 
 fn permute<T: Pod + Send + Sync>(x: &[T], permutation: &[u32], (_, n, after): (usize, usize, usize), y: &mut [T]) {
@@ -83,12 +93,18 @@ fn permute<T: Pod + Send + Sync>(x: &[T], permutation: &[u32], (_, n, after): (u
 }
 
 /// The `k` best elements along the last axis and where they are.
-pub(super) fn top_k(k: usize, largest: bool, x: &Operand<'_>, out: &mut [Target<'_>; 2]) -> Result<()> {
+pub(super) fn top_k(
+    k: usize,
+    largest: bool,
+    x: &Operand<'_>,
+    out: &mut [Target<'_>; 2],
+    memory: Memory<'_>,
+) -> Result<()> {
     let (dtype, Some(&n)) = (x.ty.dtype, x.sizes().last()) else {
         return Err(Error::new(ErrorKind::Internal, "top_k", "requires an axis"));
     };
     position_limit("top_k", n)?;
-    with_ordered!(dtype, T => top_k_cells::<T>(k, n, largest, x, out), Err(refused("top_k", dtype)))
+    with_ordered!(dtype, T => top_k_cells::<T>(k, n, largest, x, out, memory), Err(refused("top_k", dtype)))
 }
 
 fn top_k_cells<T: Cell<Wide: PartialOrd>>(
@@ -97,27 +113,29 @@ fn top_k_cells<T: Cell<Wide: PartialOrd>>(
     largest: bool,
     x: &Operand<'_>,
     [values, positions]: &mut [Target<'_>; 2],
+    memory: Memory<'_>,
 ) -> Result<()> {
     let (x, positions) = (x.cells::<T>()?, positions.cells::<i32>()?);
     if k == 0 {
         return Ok(());
     }
-    split::parts(positions, k, 3.0 * n as f64 / k as f64 + cost(k), |first, part| {
-        let mut entries: Vec<Entry<T::Wide>> = Vec::with_capacity(n);
+    split::try_parts(positions, k, 3.0 * n as f64 / k as f64 + cost(k), |first, part| {
+        let mut entries: Scratch<Entry<T::Wide>> = memory.filled(n, (T::default().widen(), 0))?;
         for (row, positions) in part.chunks_exact_mut(k).enumerate() {
-            entries.clear();
             let start = (first / k + row) * n;
-            entries.extend(x[start..start + n].iter().enumerate().map(|(i, x)| (x.widen(), i as u32)));
+            for (i, (entry, x)) in entries.iter_mut().zip(&x[start..start + n]).enumerate() {
+                *entry = (x.widen(), i as u32);
+            }
             if k < n {
                 entries.select_nth_unstable_by(k - 1, compare::<T>(largest));
-                entries.truncate(k);
             }
-            entries.sort_unstable_by(compare::<T>(largest));
-            for (position, entry) in positions.iter_mut().zip(&entries) {
+            entries[..k].sort_unstable_by(compare::<T>(largest));
+            for (position, entry) in positions.iter_mut().zip(entries.iter()) {
                 *position = entry.1 as i32;
             }
         }
-    });
+        Ok(())
+    })?;
     split::parts(values.cells::<T>()?, 1, 1.0, |first, part| {
         for (i, value) in part.iter_mut().enumerate() {
             *value = x[(first + i) / k * n + positions[first + i] as usize];

@@ -3,6 +3,7 @@
 //! Work below about 100 µs stays on the calling thread: handing it out costs as much. The split is by elements of the
 //! result, never inside one of them, so it cannot change a value.
 
+use crate::Result;
 use bytemuck::Pod;
 use rayon::prelude::*;
 
@@ -18,13 +19,34 @@ pub(super) fn parts<T: Pod + Send + Sync>(
     body: impl Fn(usize, &mut [T]) + Sync,
 ) {
     let width = size_of::<T>();
-    bytes(bytemuck::cast_slice_mut(target), width, unit, cost, &|start, part| {
+    let done = bytes(bytemuck::cast_slice_mut(target), width, unit, cost, &|start, part| {
         body(start / width, bytemuck::cast_slice_mut(part));
+        Ok(())
     });
+    debug_assert!(done.is_ok(), "nothing in it fails");
+}
+
+/// [`parts`] with a body that can fail: the first error in the order of time.
+pub(super) fn try_parts<T: Pod + Send + Sync>(
+    target: &mut [T],
+    unit: usize,
+    cost: f64,
+    body: impl Fn(usize, &mut [T]) -> Result<()> + Sync,
+) -> Result<()> {
+    let width = size_of::<T>();
+    bytes(bytemuck::cast_slice_mut(target), width, unit, cost, &|start, part| {
+        body(start / width, bytemuck::cast_slice_mut(part))
+    })
 }
 
 /// What does not depend on the element type, `width` bytes of it, so that it is compiled once, and each body once.
-fn bytes(target: &mut [u8], width: usize, unit: usize, cost: f64, body: &(dyn Fn(usize, &mut [u8]) + Sync)) {
+fn bytes(
+    target: &mut [u8],
+    width: usize,
+    unit: usize,
+    cost: f64,
+    body: &(dyn Fn(usize, &mut [u8]) -> Result<()> + Sync),
+) -> Result<()> {
     let elements = target.len() / width;
     let work = elements as f64 * cost;
     let unit = unit.max(1);
@@ -35,7 +57,7 @@ fn bytes(target: &mut [u8], width: usize, unit: usize, cost: f64, body: &(dyn Fn
     // At most four parts a thread, none below half the threshold.
     let count = ((work / (WORTH_SPLITTING / 2.0)) as usize).clamp(1, 4 * threads);
     let part = elements.div_ceil(count).next_multiple_of(unit) * width;
-    target.par_chunks_mut(part).enumerate().for_each(|(i, chunk)| body(i * part, chunk));
+    target.par_chunks_mut(part).enumerate().try_for_each(|(i, chunk)| body(i * part, chunk))
 }
 
 #[cfg(test)]

@@ -1,10 +1,11 @@
 //! Copying between dense and strided layouts: the one loop nest under broadcast, transpose, slice, reverse and pad.
 
+use super::super::scratch::{Cells, Memory};
 use super::split;
+use crate::Result;
 use crate::ir::Axes;
 use bytemuck::Pod;
 use smallvec::SmallVec;
-use std::borrow::Cow;
 
 /// Signed distances in elements, one per axis.
 pub(super) type Strides = SmallVec<[isize; 6]>;
@@ -230,13 +231,17 @@ pub(super) fn copy<T: Pod>(target: &mut [T], to: &View, source: &[T], from: &Vie
 }
 
 /// The elements that `view` names, in row-major order; `source` itself when it is them.
-pub(super) fn packed<'a, T: Pod + Send + Sync>(source: Cow<'a, [T]>, view: &View) -> Cow<'a, [T]> {
+pub(super) fn packed<'a, T: Pod + Send + Sync>(
+    source: Cells<'a, T>,
+    view: &View,
+    memory: Memory<'_>,
+) -> Result<Cells<'a, T>> {
     let count: usize = view.sizes.iter().product();
     let simple = view.simplified();
     if count == source.len() && simple.offset == 0 && (simple.sizes.len(), simple.strides[0]) == (1, 1) {
-        return source;
+        return Ok(source);
     }
-    let mut target = vec![T::zeroed(); count];
+    let mut target = memory.filled(count, T::zeroed())?;
     gather(&mut target, &source, view);
-    Cow::Owned(target)
+    Ok(Cells::Brought(target))
 }

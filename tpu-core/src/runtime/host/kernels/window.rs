@@ -1,5 +1,6 @@
 //! Reductions over windows, and the selection that undoes them.
 
+use super::super::scratch::Memory;
 use super::along::is_better;
 use super::cell::{Cell, with_number, with_ordered};
 use super::elementwise::refused;
@@ -115,6 +116,7 @@ pub(super) fn select_and_scatter(
     window: &Window,
     [x, source]: &[Operand<'_>; 2],
     [y]: &mut [Target<'_>; 1],
+    memory: Memory<'_>,
 ) -> Result<()> {
     let dtype = x.ty.dtype;
     let (sizes, places) = (x.sizes(), source.sizes());
@@ -128,8 +130,7 @@ pub(super) fn select_and_scatter(
         let add = <T as Cell>::Wide::reducer::<T>(Reducer::Sum).ok_or_else(|| refused(name, dtype))?;
         select_cells::<T>(select, &taps[lead..], &places[lead..], x.cells()?, source.cells()?, &add, y.cells()?, {
             sizes[lead..].iter().product()
-        });
-        Ok(())
+        }, memory)
     }, Err(refused(name, dtype)))
 }
 
@@ -142,14 +143,15 @@ fn select_cells<T: Cell<Wide: PartialOrd>>(
     add: &Combine<T>,
     y: &mut [T],
     slab: usize,
-) {
+    memory: Memory<'_>,
+) -> Result<()> {
     if slab == 0 {
-        return;
+        return Ok(());
     }
     let per_slab: usize = places.iter().product();
     let strides = strided::dense(places);
-    split::parts(y, slab, 10.0, |first, part| {
-        let mut acc = vec![add.identity; slab];
+    split::try_parts(y, slab, 10.0, |first, part| {
+        let mut acc = memory.filled(slab, add.identity)?;
         for (number, y) in part.chunks_exact_mut(slab).enumerate() {
             let number = first / slab + number;
             let (x, source) = (&x[number * slab..][..slab], &source[number * per_slab..][..per_slab]);
@@ -167,9 +169,10 @@ fn select_cells<T: Cell<Wide: PartialOrd>>(
                 }
                 at.advance();
             }
-            for (y, &acc) in y.iter_mut().zip(&acc) {
+            for (y, &acc) in y.iter_mut().zip(acc.iter()) {
                 *y = T::narrow(acc);
             }
         }
-    });
+        Ok(())
+    })
 }

@@ -5,10 +5,12 @@ mod build;
 mod fusion;
 mod memory;
 mod ops;
+mod scratch;
 
 use super::kernels::{self, Operand, Target};
-use super::pool::Aligned;
+use super::pool::{Aligned, Pool};
 use super::row::isa::Isa;
+use super::scratch::Memory;
 use super::{Host, HostOptions};
 use crate::ir::{Graph, Op, Type, Value};
 use crate::runtime::{Argument, Backend, Buffer, CompileOptions, Executable};
@@ -109,6 +111,7 @@ pub(super) fn run(graph: &Graph, arguments: &[Vec<u8>]) -> Vec<Vec<u8>> {
 
 /// Runs a program op by op with the plain kernels.
 pub(super) fn run_plain(graph: &Graph, arguments: &[Vec<u8>]) -> Result<Vec<Vec<u8>>> {
+    let pool = Arc::new(Pool::new(None));
     let mut values: Vec<Vec<Aligned>> = graph.nodes.iter().map(|_| Vec::new()).collect();
     for &id in &graph[graph.main()].nodes {
         let node = &graph[id];
@@ -136,7 +139,7 @@ pub(super) fn run_plain(graph: &Graph, arguments: &[Vec<u8>]) -> Result<Vec<Vec<
                 Target { ty, bytes }
             })
             .collect();
-        kernels::run(&node.op, &operands, &mut targets)?;
+        kernels::run(&node.op, &operands, &mut targets, Memory::new(&pool))?;
         drop(targets);
         values[id.0 as usize] = results;
     }

@@ -12,7 +12,10 @@ use crate::dtype::Kind;
 use crate::dtype::convert::cast;
 use crate::ir::{Graph, Op, Reducer, Type, UnaryOp, infer};
 use crate::reference::{Array, evaluate_op};
+use crate::runtime::host::pool::Pool;
+use crate::runtime::host::scratch;
 use crate::{Complex64, DType, Element, Result, with_element};
+use std::sync::Arc;
 
 /// 64 bytes on their boundary.
 #[derive(Clone, Copy)]
@@ -63,7 +66,9 @@ fn kernel(op: &Op, inputs: &[Array]) -> Result<Vec<Array>> {
     let mut outputs: Vec<Memory> = types.iter().map(|ty| Memory::new(ty.bytes().expect("small"))).collect();
     let mut targets: Vec<Target<'_>> =
         types.iter().zip(&mut outputs).map(|(ty, m)| Target { ty, bytes: m.bytes_mut() }).collect();
-    run(op, &operands, &mut targets)?;
+    let pool = Arc::new(Pool::new(None));
+    run(op, &operands, &mut targets, scratch::Memory::new(&pool))?;
+    assert_eq!(pool.stats().in_use, 0, "{op:?} keeps memory");
     types.into_iter().zip(&outputs).map(|(ty, m)| Array::from_bytes(ty, m.bytes().to_vec())).collect()
 }
 
