@@ -474,3 +474,55 @@ fn the_process_ends_with_work_pending() {
         .unwrap();
     assert!(child.wait().unwrap().success());
 }
+
+#[test]
+fn synchronize_looks_at_each_pending_operation_a_bounded_number_of_times() {
+    let _alone = alone();
+    let old = lazy::limits();
+    lazy::set_limits(lazy::Limits { nodes: usize::MAX, ..old });
+    const COUNT: usize = 20_000;
+    let x = ready(&[1.0, 2.0]);
+    let (sums, done) = during(|| {
+        // A component each, every fourth of two operations; and broadcasts, which stay pending.
+        let sums: Vec<Tensor> = (0..COUNT)
+            .map(|i| match i % 4 {
+                0 => (&x + i as f64).exp().unwrap(),
+                1 => Tensor::full([2], i as f64, DType::F32).unwrap(),
+                _ => &x + i as f64,
+            })
+            .collect();
+        lazy::synchronize().unwrap();
+        sums
+    });
+    lazy::set_limits(old);
+    assert_eq!(done.cuts_by(Reason::Synchronize), 3 * COUNT as u64 / 4, "{done}");
+    assert!(done.visited <= 2 * done.recorded, "{} visits of {} operations", done.visited, done.recorded);
+    // Nothing was left behind: reading makes no new program, but for the broadcasts.
+    let ((), read) = during(|| {
+        for (i, sum) in sums.iter().enumerate().filter(|(i, _)| i % 4 != 1) {
+            let plain = [1.0 + i as f32, 2.0 + i as f32];
+            let want = if i % 4 == 0 { None } else { Some(plain) };
+            let got = sum.to_vec::<f32>().unwrap();
+            assert!(want.is_none_or(|want| got == want), "{i}: {got:?}");
+        }
+    });
+    assert_eq!(read.programs, 0, "{read}");
+    assert_eq!(sums[1].to_vec::<f32>().unwrap(), [1.0, 1.0]);
+}
+
+#[test]
+fn synchronize_keeps_what_is_connected_in_one_program() {
+    let _alone = alone();
+    let (x, y) = (ready(&[1.0, 2.0]), ready(&[3.0, 4.0]));
+    // Joined last, from the youngest to the oldest: the way up to a component's representative is long.
+    let (sum, done) = during(|| {
+        let parts: Vec<Tensor> = (0..500).map(|i| if i % 2 == 0 { &x + i as f64 } else { &y * i as f64 }).collect();
+        let sum = parts.iter().rev().skip(1).fold(parts[499].clone(), |sum, part| sum + part);
+        lazy::synchronize().unwrap();
+        sum
+    });
+    assert_eq!((done.programs, done.cuts_by(Reason::Synchronize)), (1, 1), "{done}");
+    // Σ (1 + i) over even i and Σ 3 i over odd i below 500; every partial sum is below 2²⁴, so exact.
+    let (even, odd) = (249.0 * 250.0, 250.0 * 250.0);
+    assert_eq!(sum.to_vec::<f32>().unwrap(), [250.0 + even + 3.0 * odd, 500.0 + even + 4.0 * odd]);
+}

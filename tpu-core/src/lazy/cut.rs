@@ -25,6 +25,12 @@ pub(crate) fn component(stream: &Stream, arena: &mut Arena, component: u32, requ
     cut(stream, arena, selected, requested, reason);
 }
 
+/// Cuts all nodes, which are one component, into one program.
+pub(crate) fn all(stream: &Stream, arena: &mut Arena, reason: Reason) {
+    let selected = vec![true; arena.nodes.len()];
+    cut(stream, arena, selected, &[], reason);
+}
+
 /// Cuts all nodes up to `last`, of all components.
 pub(crate) fn prefix(stream: &Stream, arena: &mut Arena, last: u64, reason: Reason) {
     let selected = arena.nodes.iter().map(|node| node.seq <= last).collect();
@@ -49,6 +55,7 @@ struct Output {
 }
 
 fn cut(stream: &Stream, arena: &mut Arena, selected: Vec<bool>, requested: &[(u64, u32)], reason: Reason) {
+    stats::visited(arena.nodes.len());
     let (fates, outputs) = decide(arena, &selected, requested);
     if outputs.is_empty() && !fates.iter().any(|fate| fate.needed) {
         return remove(arena, &fates);
@@ -94,22 +101,18 @@ fn decide(arena: &Arena, selected: &[bool], requested: &[(u64, u32)]) -> (Vec<Fa
     for position in (0..nodes.len()).rev() {
         let node = &nodes[position];
         let mut fate = fates[position];
-        let mut cells: SmallVec<[(u32, Arc<Cell>); 1]> = SmallVec::new();
         if fate.selected {
             let demands = demanded.get(position).map_or(&[][..], |results| results);
-            for (result, cell) in node.cells.iter().enumerate() {
-                if let Some(cell) = cell.upgrade() {
-                    cells.push((result as u32, cell));
-                }
-            }
+            let held = node.cells.iter().any(|cell| cell.strong_count() > 0);
             let wanted = requested.iter().any(|&(seq, _)| seq == node.seq);
-            if node.op.is_free() && !wanted && (!cells.is_empty() || !demands.is_empty()) {
+            if node.op.is_free() && !wanted && (held || !demands.is_empty()) {
                 // Stays, for its handles and for those left behind; in the program too if that needs it.
                 fate.stays = true;
             } else {
-                for (result, _) in node.types.iter().enumerate() {
+                for (result, cell) in node.cells.iter().enumerate() {
                     let result = result as u32;
-                    let cell = cells.iter().find(|(at, _)| *at == result).map(|(_, cell)| cell.clone());
+                    // Only of what gets its slot before this is dropped: the last handle of a pending value locks the arena.
+                    let cell = cell.upgrade();
                     if cell.is_some() || demands.contains(&result) {
                         outputs.push(Output { position, result, cell });
                         fate.needed = true;

@@ -58,6 +58,9 @@ impl Reason {
 pub struct Statistics {
     /// Operations recorded.
     pub recorded: u64,
+    /// Pending operations that cuts looked at, in the program or left behind. Well above `recorded` when few operations are
+    /// cut out of many pending ones, again and again.
+    pub visited: u64,
     /// Programs handed to devices.
     pub programs: u64,
     /// Of these, run on the recording thread.
@@ -89,6 +92,7 @@ impl Statistics {
     pub fn since(&self, earlier: &Self) -> Self {
         Self {
             recorded: self.recorded - earlier.recorded,
+            visited: self.visited - earlier.visited,
             programs: self.programs - earlier.programs,
             inline: self.inline - earlier.inline,
             cache_hits: self.cache_hits - earlier.cache_hits,
@@ -116,6 +120,7 @@ impl fmt::Display for Statistics {
 
 struct Counters {
     recorded: AtomicU64,
+    visited: AtomicU64,
     queued: AtomicU64,
     inline: AtomicU64,
     hits: AtomicU64,
@@ -130,6 +135,7 @@ struct Counters {
 
 static COUNTERS: Counters = Counters {
     recorded: AtomicU64::new(0),
+    visited: AtomicU64::new(0),
     queued: AtomicU64::new(0),
     inline: AtomicU64::new(0),
     hits: AtomicU64::new(0),
@@ -152,6 +158,7 @@ pub fn statistics() -> Statistics {
     let inline = c.inline.load(Relaxed);
     Statistics {
         recorded: c.recorded.load(Relaxed),
+        visited: c.visited.load(Relaxed),
         programs: inline + c.queued.load(Relaxed),
         inline,
         cache_hits: c.hits.load(Relaxed),
@@ -172,6 +179,9 @@ pub fn compile_causes() -> Vec<Cause> {
 
 pub(crate) fn recorded() {
     COUNTERS.recorded.fetch_add(1, Relaxed);
+}
+pub(crate) fn visited(nodes: usize) {
+    COUNTERS.visited.fetch_add(nodes as u64, Relaxed);
 }
 pub(crate) fn ran(inline: bool) {
     if inline { &COUNTERS.inline } else { &COUNTERS.queued }.fetch_add(1, Relaxed);

@@ -94,8 +94,29 @@ impl Arena {
     }
 
     /// The representative of a node's component: nodes connected through pending operands share it.
-    pub fn component(&self, position: usize) -> u32 {
-        root(&self.parents, self.nodes[position].component)
+    pub fn component(&mut self, position: usize) -> u32 {
+        root(&mut self.parents, self.nodes[position].component)
+    }
+
+    /// Takes all nodes out: one arena per component, in the order of their first nodes.
+    fn split(&mut self) -> Vec<Self> {
+        let mut parts: Vec<Self> = Vec::new();
+        let mut part_of = HashMap::new();
+        for node in std::mem::take(&mut self.nodes) {
+            let part = *part_of.entry(root(&mut self.parents, node.component)).or_insert(parts.len());
+            if part == parts.len() {
+                parts.push(Self::default());
+            }
+            parts[part].nodes.push(node);
+        }
+        parts
+    }
+
+    /// Puts back what is left of the arenas that [`split`](Self::split) gave.
+    fn join_parts(&mut self, parts: Vec<Self>) {
+        self.nodes = parts.into_iter().flat_map(|part| part.nodes).collect();
+        self.nodes.sort_unstable_by_key(|node| node.seq);
+        self.settle();
     }
 
     fn new_component(&mut self) -> u32 {
@@ -104,7 +125,7 @@ impl Arena {
     }
 
     fn join(&mut self, a: u32, b: u32) -> u32 {
-        let (a, b) = (root(&self.parents, a), root(&self.parents, b));
+        let (a, b) = (root(&mut self.parents, a), root(&mut self.parents, b));
         // The older component stays the root, so chains hang flat below it.
         let (old, new) = if a < b { (a, b) } else { (b, a) };
         self.parents[new as usize] = old;
@@ -120,7 +141,7 @@ impl Arena {
             let mut names = HashMap::new();
             for node in &mut self.nodes {
                 let next = names.len() as u32;
-                node.component = *names.entry(root(&self.parents, node.component)).or_insert(next);
+                node.component = *names.entry(root(&mut self.parents, node.component)).or_insert(next);
             }
             self.parents = (0..names.len() as u32).collect();
             self.bytes = 0;
@@ -128,9 +149,12 @@ impl Arena {
     }
 }
 
-fn root(parents: &[u32], mut at: u32) -> u32 {
+/// The end of the way up from `at`, which is half as long the next time: n look-ups take O(n log n) steps together.
+fn root(parents: &mut [u32], mut at: u32) -> u32 {
     while parents[at as usize] != at {
-        at = parents[at as usize];
+        let above = parents[parents[at as usize] as usize];
+        parents[at as usize] = above;
+        at = above;
     }
     at
 }
@@ -251,7 +275,8 @@ impl Stream {
             if node.op.is_free() {
                 return Ok(());
             }
-            let component = arena.component(arena.nodes.len() - 1);
+            let last = arena.nodes.len() - 1;
+            let component = arena.component(last);
             cut::component(self, &mut arena, component, &[], Reason::EveryOperation);
             drop(arena);
             if mode == Mode::DeferNeverAndLaunchBlocking {
@@ -294,13 +319,12 @@ impl Stream {
     /// Schedules everything pending, one program per component.
     pub fn cut_all(&self, reason: Reason) {
         let mut arena = self.lock();
-        let mut done = Vec::new();
-        while let Some(component) =
-            (0..arena.nodes.len()).map(|at| arena.component(at)).find(|component| !done.contains(component))
-        {
-            done.push(component);
-            cut::component(self, &mut arena, component, &[], reason);
+        // Each component in an arena of its own, so that its cut looks at no other's nodes.
+        let mut parts = arena.split();
+        for part in &mut parts {
+            cut::all(self, part, reason);
         }
+        arena.join_parts(parts);
     }
 
     /// A pending cell died.
