@@ -26,13 +26,15 @@ impl Literal {
         Self::from_bytes(T::DTYPE, shape.into(), bytemuck::cast_slice(values))
     }
 
-    /// A literal from raw little-endian bytes. Errors when their number is not that of the shape.
+    /// A literal from raw little-endian bytes; of a `bool`, any byte but 0 is true. Errors when their number is not that of
+    /// the shape.
     pub fn from_bytes(dtype: DType, shape: Shape, bytes: &[u8]) -> Result<Self> {
         let want = shape.elements().and_then(|n| dtype.bytes_for(n));
         if want != Some(bytes.len()) {
             let message = format!("requires the bytes of {dtype}{shape}, got {}", bytes.len());
             return Err(Error::new(ErrorKind::Shape, "constant", message));
         }
+        let bytes = &*dtype.canonical(bytes);
         let width = dtype.bits() as usize / 8;
         let splat = bytes.len() > width && bytes.chunks_exact(width).all(|chunk| chunk == &bytes[..width]);
         let bytes = if splat { &bytes[..width] } else { bytes };
@@ -46,6 +48,7 @@ impl Literal {
             let message = format!("requires the bytes of one {dtype}, got {}", element.len());
             return Err(Error::new(ErrorKind::Shape, "constant", message));
         }
+        let element = &*dtype.canonical(element);
         let (bytes, splat) = match shape.elements() {
             Some(0) => (Box::default(), false),
             Some(1) => (element.into(), false),

@@ -5,6 +5,7 @@ mod float8;
 
 pub use float8::{F8E4M3FN, F8E5M2};
 use half::{bf16, f16};
+use std::borrow::Cow;
 use std::fmt;
 
 /// A complex number of two `f32`, PyTorch's `complex64`.
@@ -134,6 +135,15 @@ impl DType {
         match elements.checked_mul(self.bits() as usize) {
             Some(bits) if bits <= isize::MAX as usize => Some(bits.div_ceil(8)),
             _ => None,
+        }
+    }
+
+    /// Element bytes from outside as they are kept: of a `bool`, any byte but 0 is true and becomes 1. Other dtypes have no
+    /// bytes that mean the same.
+    pub(crate) fn canonical(self, bytes: &[u8]) -> Cow<'_, [u8]> {
+        match self {
+            Self::Bool if bytes.iter().any(|&byte| byte > 1) => bytes.iter().map(|&byte| u8::from(byte != 0)).collect(),
+            _ => Cow::Borrowed(bytes),
         }
     }
 

@@ -3,6 +3,7 @@
 use crate::dtype::convert;
 use crate::ir::Type;
 use crate::{DType, Element, Literal, Result, Scalar, Shape, ensure, with_element};
+use std::borrow::Cow;
 use std::sync::Arc;
 
 /// A dense row-major value: the operands and results of the interpreter. Clones share the elements.
@@ -28,9 +29,12 @@ impl Array {
         Self::from_bytes(Type::new(T::DTYPE, shape), bytemuck::cast_slice(elements).to_vec())
     }
 
-    /// A value from little-endian bytes. Errors when their number is not that of the type.
-    pub fn from_bytes(ty: Type, bytes: Vec<u8>) -> Result<Self> {
+    /// A value from little-endian bytes; of a `bool`, any byte but 0 is true. Errors when their number is not that of the type.
+    pub fn from_bytes(ty: Type, mut bytes: Vec<u8>) -> Result<Self> {
         ensure!(ty.bytes() == Some(bytes.len()), Shape, "array", "requires the bytes of {ty}, got {}", bytes.len());
+        if let Cow::Owned(canonical) = ty.dtype.canonical(&bytes) {
+            bytes = canonical;
+        }
         Ok(Self { ty, bytes: Arc::new(bytes) })
     }
 

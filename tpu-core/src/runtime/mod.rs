@@ -31,7 +31,7 @@ pub trait Backend: Send + Sync + Debug {
     /// backend does not have.
     fn compile(&self, graph: &Graph, options: CompileOptions) -> Result<Arc<dyn Executable>>;
 
-    /// Copies row-major little-endian elements to a device.
+    /// Copies row-major little-endian elements to a device. Of a `bool`, any byte but 0 is true and arrives as 1.
     fn upload(&self, device: usize, ty: &Type, bytes: &[u8]) -> Result<Arc<dyn Buffer>>;
 
     /// Memory of one device.

@@ -28,7 +28,15 @@ impl Tensor {
         Self::from_bytes(T::DTYPE, shape, bytemuck::cast_slice(&values))
     }
 
-    /// A tensor from raw little-endian elements in row-major order, on the [current device](Device::current).
+    /// A tensor from raw little-endian elements in row-major order, on the [current device](Device::current). Of a `bool`, any
+    /// byte but 0 is true, as NumPy and PyTorch read them. Errors unless there are as many bytes as the type has.
+    ///
+    /// ```
+    /// use tpu_core::{DType, Tensor};
+    /// let x = Tensor::from_bytes(DType::Bool, 3, &[0, 1, 2])?;
+    /// assert_eq!(x.to_bytes()?, [0, 1, 1]);
+    /// # Ok::<(), tpu_core::Error>(())
+    /// ```
     #[track_caller]
     pub fn from_bytes(dtype: DType, shape: impl Into<Shape>, bytes: &[u8]) -> Result<Self> {
         let location = locate(std::panic::Location::caller());

@@ -29,13 +29,14 @@ impl HostBuffer {
         Self { ty, block }
     }
 
-    /// A copy of row-major elements.
+    /// A copy of row-major elements; of a `bool`, any byte but 0 is true.
     pub fn upload(pool: &Arc<Pool>, ty: &Type, bytes: &[u8]) -> Result<Self> {
         let size = bytes_of(ty)?;
         if size != bytes.len() {
             let message = format!("requires the {size} bytes of {ty}, got {}", bytes.len());
             return Err(Error::new(ErrorKind::Shape, "upload", message));
         }
+        let bytes = ty.dtype.canonical(bytes);
         let block = pool.allocate(size)?;
         // SAFETY: the block is new and has `size` bytes.
         unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), block.at(), size) };
