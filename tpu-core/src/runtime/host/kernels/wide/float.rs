@@ -20,7 +20,11 @@ macro_rules! float {
                     UnaryOp::Expm1 => map!(|x| x.exp_m1()),
                     UnaryOp::Log => map!(|x| x.ln()),
                     UnaryOp::Log1p => map!(|x| x.ln_1p()),
-                    UnaryOp::Logistic => map!(|x| 1.0 / (1.0 + (-x).exp())),
+                    // An exponential that cannot overflow: far below zero the result is that exponential, down to subnormals.
+                    UnaryOp::Logistic => map!(|x| {
+                        let e = (-x.abs()).exp();
+                        (if x < 0.0 { e } else { 1.0 }) / (1.0 + e)
+                    }),
                     UnaryOp::Tanh => map!(|x| x.tanh()),
                     UnaryOp::Sin => map!(|x| x.sin()),
                     UnaryOp::Cos => map!(|x| x.cos()),
