@@ -137,9 +137,9 @@ fn compare(name: &str, operands: &[Given], seed: u64, loss: &dyn Fn(&[Tensor]) -
     Ok(())
 }
 
-/// Runs a test over cases that a strategy draws, always the same ones.
+/// Runs a test over cases that a strategy draws, always the same ones, and more of them in a long sweep.
 pub fn cases<S: Strategy>(count: u32, strategy: S, test: impl Fn(S::Value) -> Result<()>) {
-    let config = Config { cases: count, failure_persistence: None, ..Config::default() };
+    let config = Config { cases: tpu_core::testing::cases(count), failure_persistence: None, ..Config::default() };
     let rng = TestRng::deterministic_rng(RngAlgorithm::ChaCha);
     let run = |value| test(value).map_err(|error| TestCaseError::fail(format!("{error:?}")));
     if let Err(error) = TestRunner::new_with_rng(config, rng).run(&strategy, run) {

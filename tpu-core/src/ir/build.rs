@@ -129,6 +129,19 @@ impl Graph {
     /// Copies one block of `other`, and the blocks it owns, into this graph. Nesting is bounded (see the invariants).
     fn import_block(&mut self, other: &Self, block: BlockId) -> BlockId {
         let target = self.block();
+        self.copy_block(other, block, target);
+        target
+    }
+
+    /// The program that one block is on its own, with the blocks it owns. Without checks, which only block 0 has.
+    pub fn program_of(&self, block: BlockId) -> Self {
+        let mut out = Self::new();
+        out.copy_block(self, block, out.main());
+        out
+    }
+
+    /// Copies a block of `other` into an empty block of this graph.
+    fn copy_block(&mut self, other: &Self, block: BlockId, target: BlockId) {
         let mut renamed = HashMap::new();
         for &id in &other[block].nodes {
             let node = &other[id];
@@ -141,6 +154,5 @@ impl Graph {
         let results = other[block].results.iter().map(|v| Value { node: renamed[&v.node], result: v.result }).collect();
         let block = &mut self.blocks[target.0 as usize];
         (block.parameters, block.results) = (parameters, results);
-        target
     }
 }

@@ -161,7 +161,9 @@ pub enum Op {
     // ---- contractions
     /// (lhs, rhs): result axes are batch, free lhs, free rhs.
     DotGeneral(Arc<DotDims>),
-    /// (input, kernel)
+    /// (input, kernel): a cross-correlation. As in StableHLO, padding and the places between dilated input elements are zeros
+    /// that are multiplied as any element is: under an infinite or NaN kernel element they give NaN. Places between
+    /// dilated kernel elements are skipped.
     Convolution(Arc<ConvDims>),
 
     // ---- indexing
@@ -199,7 +201,8 @@ pub enum Op {
         /// Transform lengths of the last axes, one to three.
         lengths: Axes,
     },
-    /// (x): the triangular factor; only that triangle of `x` is read, the other of the result is 0. NaN if not positive definite.
+    /// (x): the triangular factor; only that triangle of `x` is read, the other of the result is 0. A matrix that is not
+    /// positive definite gives NaN in the whole triangle: no part of it looks like an answer.
     Cholesky {
         /// `x = L Lᵀ` instead of `Uᵀ U`.
         lower: bool,

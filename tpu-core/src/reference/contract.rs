@@ -8,6 +8,9 @@ use crate::dtype::convert::cast;
 use crate::ir::{ConvDims, DotDims, Type};
 use crate::{Complex64, Result, with_element};
 
+/// The place of an element of a convolution's input that is not there: a zero of the padding or between dilated elements.
+const PADDING: usize = usize::MAX;
+
 /// The elements of an operand, in the type that products are formed in.
 enum Factors {
     Float(Vec<f64>),
@@ -26,18 +29,23 @@ impl Factors {
     }
 }
 
+fn at<T: Copy + Default>(x: &[T], i: usize) -> T {
+    if i == PADDING { T::default() } else { x[i] }
+}
+
 /// The sum of `lhs[i] · rhs[j]` over all `(i, j)`, as one element of `T`.
 fn sum_of_products<T: crate::Element>(lhs: &Factors, rhs: &Factors, pairs: &[(usize, usize)]) -> T {
     match (lhs, rhs) {
         (Factors::Float(x), Factors::Float(y)) => {
             let mut sum = Sum::default();
-            pairs.iter().for_each(|&(i, j)| sum.add_product(x[i], y[j]));
+            pairs.iter().for_each(|&(i, j)| sum.add_product(at(x, i), y[j]));
             cast(sum.value())
         }
         (Factors::Complex(x), Factors::Complex(y)) => {
             let (mut re, mut im) = (Sum::default(), Sum::default());
             for &(i, j) in pairs {
-                let ((a, b), (c, d)) = ((x[i].re as f64, x[i].im as f64), (y[j].re as f64, y[j].im as f64));
+                let (x, y) = (at(x, i), y[j]);
+                let ((a, b), (c, d)) = ((x.re as f64, x.im as f64), (y.re as f64, y.im as f64));
                 re.add_product(a, c);
                 re.add_product(-b, d);
                 im.add_product(a, d);
@@ -46,7 +54,7 @@ fn sum_of_products<T: crate::Element>(lhs: &Factors, rhs: &Factors, pairs: &[(us
             cast(Complex64::new(re.value() as f32, im.value() as f32))
         }
         (Factors::Integer(x), Factors::Integer(y)) => {
-            let sum = pairs.iter().fold(0i128, |sum, &(i, j)| sum.wrapping_add(x[i].wrapping_mul(y[j])));
+            let sum = pairs.iter().fold(0i128, |sum, &(i, j)| sum.wrapping_add(at(x, i).wrapping_mul(y[j])));
             // The low bits are right whatever the width, and for `bool` any product makes it true.
             if T::DTYPE == crate::DType::Bool { cast(sum != 0) } else { cast(sum as u64) }
         }
@@ -85,7 +93,7 @@ pub fn dot(lhs: &Array, rhs: &Array, dims: &DotDims, ty: &Type) -> Result<Array>
     contract(&x, &y, ty, &mut place)
 }
 
-/// `convolution(input, kernel)`.
+/// `convolution(input, kernel)`. Zeros of the padding and between dilated elements are factors like any other.
 pub fn convolution(input: &Array, kernel: &Array, dims: &ConvDims, ty: &Type) -> Result<Array> {
     let output = ty.shape.sizes();
     let features_per_group = output[dims.output_feature] / dims.feature_groups;
@@ -101,6 +109,7 @@ pub fn convolution(input: &Array, kernel: &Array, dims: &ConvDims, ty: &Type) ->
         i[dims.input_batch] = batch_group * output[dims.output_batch] + index[dims.output_batch];
         j[dims.kernel_output_feature] = feature;
         for_each(&window, |_, tap| {
+            let mut inside = true;
             for axis in 0..dims.input_spatial.len() {
                 let from_padding =
                     index[dims.output_spatial[axis]] * dims.strides[axis] + tap[axis] * dims.kernel_dilation[axis];
@@ -108,16 +117,18 @@ pub fn convolution(input: &Array, kernel: &Array, dims: &ConvDims, ty: &Type) ->
                     (from_padding as i64 - dims.padding[axis].0, dims.input_dilation[axis] as i64);
                 let size = input.sizes()[dims.input_spatial[axis]] as i64;
                 if dilated < 0 || dilated % dilation != 0 || dilated / dilation >= size {
-                    return;
+                    inside = false;
+                } else {
+                    i[dims.input_spatial[axis]] = (dilated / dilation) as usize;
                 }
-                i[dims.input_spatial[axis]] = (dilated / dilation) as usize;
                 let reversed = window[axis] - 1 - tap[axis];
                 j[dims.kernel_spatial[axis]] = if dims.reversal[axis] { reversed } else { tap[axis] };
             }
             let channel = tap[dims.input_spatial.len()];
             i[dims.input_feature] = group * kernel_features + channel;
             j[dims.kernel_input_feature] = channel;
-            pairs.push((offset(input.sizes(), &i), offset(kernel.sizes(), &j)));
+            let from = if inside { offset(input.sizes(), &i) } else { PADDING };
+            pairs.push((from, offset(kernel.sizes(), &j)));
         });
     };
     contract(&x, &y, ty, &mut place)

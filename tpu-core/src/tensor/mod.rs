@@ -18,6 +18,8 @@ mod sort;
 pub use history::{History, Link, Recorded};
 pub use index::{IndexItem, NewAxis, Rest, step};
 pub use record::Operand;
+#[cfg(any(feature = "reference", test))]
+pub(crate) use record::record;
 
 use crate::ir::{Type, Value};
 use crate::lazy::cell::{Cell, Origin};

@@ -35,6 +35,23 @@ pub fn indices(ty: &Type, size: usize, seed: u64) -> Array {
     })
 }
 
+/// Square matrices over the last two axes whose diagonal, real and positive, outweighs the rest of its row and column.
+pub fn dominant(ty: &Type, seed: u64) -> Array {
+    let n = ty.shape.sizes().last().copied().unwrap_or(0);
+    with_element!(ty.dtype, T => {
+        let mut elements: Vec<T> = random(ty, seed, false).to_vec().expect("its own type");
+        let size = |x: T| {
+            let x: Complex64 = cast(x);
+            x.re.abs() + x.im.abs()
+        };
+        let most = elements.iter().map(|&x| size(x)).fold(1.0, f32::max);
+        for (i, element) in elements.iter_mut().enumerate().filter(|(i, _)| i / n % n == i % n) {
+            *element = cast(2.0 * n as f32 * most + size(*element) + i as f32);
+        }
+        Array::new(&ty.shape, &elements).expect("as many elements")
+    })
+}
+
 fn element<T: Element>(stream: &mut Stream, style: u64, specials: bool) -> T {
     match T::DTYPE.kind() {
         Kind::Bool => cast(stream.bits() & 1 == 1),

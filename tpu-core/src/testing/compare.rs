@@ -22,6 +22,8 @@ pub struct Coverage {
     pub nodes: usize,
     /// Results of the fused program compared bit for bit.
     pub fused: usize,
+    /// Results of the recorded program compared bit for bit, over all [modes](super::modes).
+    pub recorded: usize,
     /// Ops that the backend says it does not support; then the whole program is not run.
     pub unsupported: Vec<&'static str>,
 }
@@ -39,13 +41,22 @@ pub fn assert_agrees(backend: &dyn Backend, graph: &Graph, arguments: &[Array]) 
 ///
 /// The error says which node or result differs and how. The program must be valid and without collectives.
 pub fn compare(backend: &dyn Backend, graph: &Graph, arguments: &[Array]) -> Result<Coverage, String> {
+    judge(backend, graph, arguments).map(|(coverage, _)| coverage)
+}
+
+/// [`compare`], with the results of the nodes run one by one.
+pub(super) fn judge(
+    backend: &dyn Backend,
+    graph: &Graph,
+    arguments: &[Array],
+) -> Result<(Coverage, Vec<Array>), String> {
     let mut walk = Walk { backend, graph, coverage: Coverage::default() };
     let unfused = walk.block(graph.main(), arguments.to_vec())?;
     let mut coverage = walk.coverage;
     if !coverage.unsupported.is_empty() {
-        return Ok(coverage);
+        return Ok((coverage, unfused));
     }
-    let exempt = depends_on_narrow_floats(graph);
+    let exempt = depends_on(graph, |graph, node| holds_narrow_floats(graph, node, true));
     for strict_rounding in [true, false] {
         let options = CompileOptions { strict_rounding };
         let fused = run(backend, graph, arguments, options).map_err(|error| format!("whole program: {error:?}"))?;
@@ -62,7 +73,7 @@ pub fn compare(backend: &dyn Backend, graph: &Graph, arguments: &[Array]) -> Res
             coverage.fused += 1;
         }
     }
-    Ok(coverage)
+    Ok((coverage, unfused))
 }
 
 /// Runs a program on device 0 of a backend.
@@ -80,14 +91,18 @@ fn read(buffer: &Arc<dyn Buffer>) -> Result<Array> {
     Array::from_bytes(ty, bytes)
 }
 
-/// The values of block 0 that are, or are computed from, `f16` or `bf16` values.
-fn depends_on_narrow_floats(graph: &Graph) -> HashSet<Value> {
+/// Whether a node gives `f16` or `bf16` values, or one inside it does; with `itself` false only the latter counts.
+pub(super) fn holds_narrow_floats(graph: &Graph, node: &Node, itself: bool) -> bool {
     let narrow = |node: &Node| node.types.iter().any(|ty| matches!(ty.dtype, DType::F16 | DType::BF16));
+    (itself && narrow(node)) || any_inside(graph, &node.op, &narrow)
+}
+
+/// The results of block 0 that are, or are computed from, nodes with a property.
+pub(super) fn depends_on(graph: &Graph, property: impl Fn(&Graph, &Node) -> bool) -> HashSet<Value> {
     let mut nodes: HashSet<NodeId> = HashSet::new();
     for &id in &graph[graph.main()].nodes {
         let node = &graph[id];
-        let inside = any_inside(graph, &node.op, &narrow);
-        if narrow(node) || inside || node.operands.iter().any(|operand| nodes.contains(&operand.node)) {
+        if property(graph, node) || node.operands.iter().any(|operand| nodes.contains(&operand.node)) {
             nodes.insert(id);
         }
     }
@@ -181,7 +196,7 @@ impl Walk<'_> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
     use crate::ir::{BinaryOp, Type, UnaryOp};
     use crate::reference::ReferenceBackend;
@@ -191,7 +206,7 @@ mod tests {
 
     #[test]
     fn the_interpreter_agrees_with_itself_on_random_programs() {
-        let config = Config { control_flow: true, linear_algebra: true, ..Config::default() };
+        let config = Config { control_flow: true, decompositions: true, ..Config::default() };
         let mut total = Coverage::default();
         for seed in 0..60 {
             let mut stream = Stream(seed);
@@ -207,7 +222,7 @@ mod tests {
 
     /// A backend that compiles another program than it is given.
     #[derive(Debug)]
-    struct Wrong(fn(&mut Graph));
+    pub struct Wrong(pub fn(&mut Graph));
 
     impl Backend for Wrong {
         fn name(&self) -> &str {
@@ -237,7 +252,7 @@ mod tests {
     }
 
     /// `exp(x) + x`.
-    fn program() -> (Graph, Vec<Array>) {
+    pub fn program() -> (Graph, Vec<Array>) {
         let mut graph = Graph::new();
         let main = graph.main();
         let x = graph.parameter(main, Type::new(DType::F32, [2]));

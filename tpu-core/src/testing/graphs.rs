@@ -22,14 +22,16 @@ pub struct Config {
     pub composites: bool,
     /// `while` and `case`.
     pub control_flow: bool,
-    /// `fft`, `cholesky`, `triangular_solve`, `qr`, `eigh` and `lu`.
-    pub linear_algebra: bool,
+    /// `cholesky` and `triangular_solve`.
+    pub solvers: bool,
+    /// `fft`, `qr`, `eigh` and `lu`.
+    pub decompositions: bool,
     /// Matrix products, convolutions, windows: what is slow to interpret.
     pub contractions: bool,
 }
 
 impl Default for Config {
-    /// All dtypes, everything but control flow and linear algebra.
+    /// All dtypes, everything but control flow and decompositions.
     fn default() -> Self {
         Self {
             nodes: 24,
@@ -38,7 +40,8 @@ impl Default for Config {
             special_values: true,
             composites: true,
             control_flow: false,
-            linear_algebra: false,
+            solvers: true,
+            decompositions: false,
             contractions: true,
         }
     }
@@ -240,7 +243,7 @@ mod tests {
     }
 
     fn everything() -> Config {
-        Config { control_flow: true, linear_algebra: true, ..Config::default() }
+        Config { control_flow: true, decompositions: true, ..Config::default() }
     }
 
     #[test]

@@ -1,12 +1,18 @@
 //! Random programs and the comparison of backends on them: what "two backends agree" means.
 //!
 //! [`graphs`] makes a valid program and its arguments out of any bytes, for proptest and for fuzzing; [`compare`] runs it on a
-//! backend op by op against the interpreter, within a bound for each op, and then as a whole.
+//! backend op by op against the interpreter, within a bound for each op, and then as a whole; [`modes`] also records it
+//! as a user would, in every mode. [`cases`] says how many of them a test tries.
 
-mod arguments;
+pub mod arguments;
+mod backward;
+mod cases;
 mod choices;
 pub mod compare;
 mod difference;
 pub mod graphs;
 mod grow;
+pub mod modes;
 pub mod tolerance;
+
+pub use cases::cases;

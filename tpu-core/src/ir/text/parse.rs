@@ -201,7 +201,7 @@ mod tests {
         ];
         let strategy = (0..texts.len(), 0.0..1.0f64, 0usize..30, prop::option::of(0..PIECES.len()), 0.0..1.0f64);
         let rng = TestRng::from_seed(RngAlgorithm::ChaCha, &[7; 32]);
-        let config = Config { cases: 1500, failure_persistence: None, ..Config::default() };
+        let config = Config { cases: crate::testing::cases(1500), failure_persistence: None, ..Config::default() };
         let mut runner = TestRunner::new_with_rng(config, rng);
         let damaged = |(text, place, length, piece, from): (usize, f64, usize, Option<usize>, f64)| {
             let text = &texts[text];

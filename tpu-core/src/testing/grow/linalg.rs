@@ -2,6 +2,7 @@
 
 use super::{Choices, Grower};
 use crate::ir::{FftKind, Op, TransposeKind, Type, Value};
+use crate::testing::arguments;
 
 pub fn fft(grower: &mut Grower<'_>, choices: &mut Choices<'_>) -> Option<Value> {
     let kind = *choices.pick(FftKind::ALL);
@@ -17,8 +18,7 @@ pub fn fft(grower: &mut Grower<'_>, choices: &mut Choices<'_>) -> Option<Value> 
 }
 
 pub fn decompose(grower: &mut Grower<'_>, choices: &mut Choices<'_>) -> Option<Value> {
-    let kinds = [Op::Qr, Op::Eigh, Op::Lu, Op::Cholesky { lower: true }, Op::Cholesky { lower: false }];
-    let op = choices.pick(&kinds).clone();
+    let op = choices.pick(&[Op::Qr, Op::Eigh, Op::Lu]).clone();
     let some = grower.operand(choices, &op)?;
     let dtype = grower.ty(some).dtype;
     let rows = choices.below(6);
@@ -26,6 +26,22 @@ pub fn decompose(grower: &mut Grower<'_>, choices: &mut Choices<'_>) -> Option<V
     let batch = 1 + choices.below(2);
     let x = grower.like(choices, &Type::new(dtype, [batch, rows, columns]));
     grower.push(op, &[x])
+}
+
+/// The factor of positive definite matrices, now and then of any.
+pub fn cholesky(grower: &mut Grower<'_>, choices: &mut Choices<'_>) -> Option<Value> {
+    let op = Op::Cholesky { lower: choices.one_in(2) };
+    let some = grower.operand(choices, &op)?;
+    let (batch, n) = (1 + choices.below(2), choices.below(6));
+    let ty = Type::new(grower.ty(some).dtype, [batch, n, n]);
+    let x = if choices.one_in(4) { grower.like(choices, &ty) } else { dominant(grower, choices, &ty) };
+    grower.push(op, &[x])
+}
+
+/// New matrices whose diagonal outweighs their rows.
+fn dominant(grower: &mut Grower<'_>, choices: &mut Choices<'_>, ty: &Type) -> Value {
+    let seed = choices.below(1 << 16) as u64;
+    grower.given(arguments::dominant(ty, seed))
 }
 
 pub fn triangular_solve(grower: &mut Grower<'_>, choices: &mut Choices<'_>) -> Option<Value> {
@@ -37,7 +53,8 @@ pub fn triangular_solve(grower: &mut Grower<'_>, choices: &mut Choices<'_>) -> O
     };
     let some = grower.operand(choices, &op)?;
     let (dtype, n) = (grower.ty(some).dtype, choices.below(5));
-    let a = grower.like(choices, &Type::new(dtype, [n, n]));
+    let ty = Type::new(dtype, [n, n]);
+    let a = if choices.one_in(4) { grower.like(choices, &ty) } else { dominant(grower, choices, &ty) };
     let b = grower.like(choices, &Type::new(dtype, [n, n]));
     grower.push(op, &[a, b])
 }

@@ -65,8 +65,11 @@ pub fn node(grower: &mut Grower<'_>, choices: &mut Choices<'_>) {
             reductions::select_and_scatter,
         ]);
     }
-    if grower.config.linear_algebra {
-        families.extend([linalg::fft as Grow, linalg::decompose, linalg::triangular_solve]);
+    if grower.config.solvers {
+        families.extend([linalg::cholesky as Grow, linalg::triangular_solve]);
+    }
+    if grower.config.decompositions {
+        families.extend([linalg::fft as Grow, linalg::decompose]);
     }
     if grower.config.composites && grower.depth < DEEPEST {
         families.push(blocks::composite);

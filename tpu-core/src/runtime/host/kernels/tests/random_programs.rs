@@ -11,9 +11,9 @@ use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
 use smallvec::SmallVec;
 use std::sync::Arc;
 
-/// Runs `build` on many seeds; what it makes must pass the shape rule and agree with the reference.
+/// Runs `build` on many seeds, on more in a long sweep; what it makes must pass the shape rule and agree with the reference.
 fn check(cases: u32, special: bool, build: impl Fn(&mut Random, DType) -> (Op, Vec<Type>)) {
-    let config = Config { cases, failure_persistence: None, ..Config::default() };
+    let config = Config { cases: crate::testing::cases(cases), failure_persistence: None, ..Config::default() };
     let mut runner = TestRunner::new_with_rng(config, TestRng::from_seed(RngAlgorithm::ChaCha, &[7; 32]));
     let result = runner.run(&(any::<u64>(), prop::sample::select(DType::ALL.to_vec())), |(seed, dtype)| {
         let mut random = Random(seed);
