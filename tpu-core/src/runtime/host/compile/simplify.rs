@@ -1,11 +1,7 @@
 //! From a program to the flat, smaller one that is fused: composites inlined, common subexpressions merged, dead nodes
 //! dropped, and a few rewrites.
 //!
-//! # How a rewrite is written here
-//!
-//! A rewrite keeps every bit of every result, makes nothing slower, and names its law. What it leaves without use is dropped at
-//! the end, so it never has to clean up. Each has a test below. All are applied while a node is added, to operands that are
-//! rewritten already, so one pass is enough and its time is linear in the nodes.
+//! How a rewrite is written, and why so, is in `docs/rewrites.md`. Each law of this table has a test in `tests.rs`.
 //!
 //! | law | |
 //! |---|---|
@@ -14,7 +10,8 @@
 //! | a reshape of a reshape is the outer one | `reshape` |
 //! | a reduction over axes of size one is a reshape | `reduce` |
 //! | a 16-bit float reduces and multiplies in f32, rounded once at the end: what the ops mean here | `reduce`, `dot` |
-//! | a reduction over inner and other axes is one over the inner, then one over the others: what it means here | `reduce` |
+//! | a reduction over separate runs of axes is one after the other, from the inside: what it means here | `reduce` |
+//! | a product over an axis that strides cannot reach is one of a transpose | `dot` |
 //! | a value equal by construction to another (same op, attributes, operands) is that one, unless it is `is_cheap` | `merge` |
 //! | a barrier's results are its operands, once nothing is merged any more | fusion, as a view |
 
@@ -340,3 +337,6 @@ fn drop_dead(graph: &mut Graph) {
     }
     graph.nodes = nodes;
 }
+
+#[cfg(test)]
+mod tests;
