@@ -120,7 +120,7 @@ pub enum Op {
     Reverse(Axes),
 
     // ---- reductions
-    /// (x): `axes` removed.
+    /// (x): `axes` removed. Over one element that element, over none the identity of `kind`.
     Reduce {
         /// What combines elements.
         kind: Reducer,

@@ -99,20 +99,22 @@ impl<T: Number> Accumulator<T> {
     }
 }
 
-/// `reduce(x)`.
+/// `reduce(x)`. From the first element on, not from the identity: a complex product with one is not always the other factor.
 pub fn reduce(kind: Reducer, x: &Array, axes: &[usize], ty: &Type) -> Result<Array> {
     with_element!(x.dtype(), T => {
         let values = x.to_vec::<T>()?;
         let count = super::array::check_size(ty)?;
-        let mut results: Vec<Accumulator<T>> = (0..count).map(|_| Accumulator::new(kind)).collect();
+        let mut results: Vec<Option<Accumulator<T>>> = (0..count).map(|_| None).collect();
         let mut failed = Ok(());
         for_each(x.sizes(), |number, index| {
             let kept: Vec<_> = (0..index.len()).filter(|axis| !axes.contains(axis)).map(|axis| index[axis]).collect();
-            let added = results[offset(ty.shape.sizes(), &kept)].add(values[number]);
-            failed = failed.clone().and(added);
+            match &mut results[offset(ty.shape.sizes(), &kept)] {
+                Some(state) => failed = failed.clone().and(state.add(values[number])),
+                empty => *empty = Some(Accumulator::from(kind, values[number])),
+            }
         });
         failed?;
-        Array::from_fn(ty, |i| results[i].value())
+        Array::from_fn(ty, |i| results[i].as_ref().map_or(identity(kind), Accumulator::value))
     })
 }
 
