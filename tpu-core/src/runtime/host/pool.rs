@@ -203,6 +203,11 @@ impl Block {
         self.at.as_ptr()
     }
 
+    /// The same, never null.
+    pub fn start(&self) -> NonNull<u8> {
+        self.at
+    }
+
     /// What was asked for.
     pub fn bytes(&self) -> usize {
         self.bytes

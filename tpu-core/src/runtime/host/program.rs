@@ -11,7 +11,7 @@ use super::kernels::{Operand, Target};
 use super::pool::{Aligned, Block, Pool};
 use super::row::program::RowProgram;
 use super::row::run::Bases;
-use super::scratch::Memory;
+use super::scratch::{Memory, Piece};
 use super::{copy, dot, kernels, row};
 use crate::ir::{Op, Type};
 use crate::runtime::{Argument, Buffer, KernelInfo, Outcome};
@@ -29,6 +29,8 @@ pub(super) struct KernelStep {
     pub op: Op,
     pub operands: SmallVec<[(Type, Location); 4]>,
     pub results: SmallVec<[(Type, Location); 1]>,
+    /// Offset and bytes of its memory among the temporaries.
+    pub scratch: (usize, usize),
 }
 
 /// One step of a program.
@@ -84,7 +86,7 @@ impl Step {
         }
     }
 
-    fn run(&self, bases: &[*mut u8], arena: *mut u8, memory: Memory<'_>, threads: bool) -> Result<()> {
+    fn run(&self, bases: &[*mut u8], arena: *mut u8, pool: &Arc<Pool>, threads: bool) -> Result<()> {
         let parallel = threads && self.nanoseconds() > PARALLEL_NANOSECONDS;
         match self {
             // SAFETY: the compiler derived all places from the sizes of the values behind the bases, and planned memory so
@@ -96,13 +98,13 @@ impl Step {
             Self::Dot(step) => unsafe { dot::run(step, bases, parallel) },
             // SAFETY: as above; neither is that of a copy.
             Self::Copy(step) => unsafe { copy::run(step, bases, parallel) },
-            Self::Kernel(step) => return run_kernel(step, bases, memory),
+            Self::Kernel(step) => return run_kernel(step, bases, arena, pool),
         }
         Ok(())
     }
 }
 
-fn run_kernel(step: &KernelStep, bases: &[*mut u8], memory: Memory<'_>) -> Result<()> {
+fn run_kernel(step: &KernelStep, bases: &[*mut u8], arena: *mut u8, pool: &Arc<Pool>) -> Result<()> {
     let at = |location: &Location| bases[location.base as usize].wrapping_add(location.offset);
     let operands: SmallVec<[Operand<'_>; 4]> = step
         .operands
@@ -122,7 +124,10 @@ fn run_kernel(step: &KernelStep, bases: &[*mut u8], memory: Memory<'_>) -> Resul
             Target { ty, bytes }
         })
         .collect();
-    kernels::run(&step.op, &operands, &mut results, memory)
+    let (offset, bytes) = step.scratch;
+    // SAFETY: the compiler planned these bytes, on an aligned offset, for this step alone.
+    let piece = unsafe { Piece::new(arena.wrapping_add(offset), bytes) };
+    kernels::run(&step.op, &operands, &mut results, Memory::new(pool, &piece))
 }
 
 /// The concrete buffer behind an argument.
@@ -180,7 +185,7 @@ impl Program {
         }
         let check_end = self.check_end.unwrap_or(0);
         for step in &self.steps[..check_end] {
-            step.run(&bases, arena.at(), Memory::new(pool), threads)?;
+            step.run(&bases, arena.at(), pool, threads)?;
         }
         let checks: Vec<i32> = self
             .checks
@@ -203,7 +208,7 @@ impl Program {
             }
         }
         for step in &self.steps[check_end..] {
-            step.run(&bases, arena.at(), Memory::new(pool), threads)?;
+            step.run(&bases, arena.at(), pool, threads)?;
         }
         for (block, slot) in blocks.iter_mut().zip(&self.slots) {
             if let (None, Some(donor)) = (&block, slot.donor) {

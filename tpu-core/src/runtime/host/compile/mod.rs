@@ -18,7 +18,7 @@ use super::pool::Aligned;
 use super::program::{KernelStep, Program, Source, Step};
 use super::row::isa::Isa;
 use super::row::program::{FIRST_BUFFER, FRAME, SCRATCH};
-use crate::ir::{Graph, NodeId, Op, Value};
+use crate::ir::{Graph, NodeId, Op, Type, Value};
 use crate::runtime::{CompileOptions, KernelInfo};
 use crate::{Error, ErrorKind, Result};
 use constants::Constants;
@@ -272,6 +272,13 @@ fn values(memory: &[Memory]) -> Vec<Value> {
     memory.iter().filter_map(value).collect()
 }
 
+/// Memory planned for a kernel.
+fn planned_bytes(graph: &Graph, id: NodeId) -> usize {
+    let node = &graph[id];
+    let operands: SmallVec<[&Type; 4]> = node.operands.iter().map(|&v| graph.ty(v)).collect();
+    node.types.first().map_or(0, |result| kernels::planned_bytes(&node.op, &operands, result))
+}
+
 /// What a unit does with memory.
 fn uses(graph: &Graph, draft: &Draft) -> Use {
     let simple = |reads, writes, fallible| Use { reads, writes, scratch: 0, in_place: Vec::new(), fallible };
@@ -291,8 +298,12 @@ fn uses(graph: &Graph, draft: &Draft) -> Use {
         Draft::Copy(_, source, out) => simple(values(&[*source]), vec![*out], false),
         Draft::Kernel(id, operands) => {
             let results = 0..graph[*id].types.len() as u32;
-            let fallible = kernels::can_fail(&graph[*id].op);
-            simple(values(operands), results.map(|result| Value { node: *id, result }).collect(), fallible)
+            let node = &graph[*id];
+            let fallible = kernels::can_fail(&node.op);
+            let mut uses =
+                simple(values(operands), results.map(|result| Value { node: *id, result }).collect(), fallible);
+            uses.scratch = planned_bytes(graph, *id);
+            uses
         }
     }
 }
@@ -338,6 +349,7 @@ fn place(graph: &Graph, draft: Draft, scratch: usize, at: &dyn Fn(Memory) -> Loc
                 op: node.op.clone(),
                 operands: types.zip(operands.iter().map(|&memory| at(memory))).collect(),
                 results: results.collect(),
+                scratch: (scratch, planned_bytes(graph, id)),
             }))
         }
     }

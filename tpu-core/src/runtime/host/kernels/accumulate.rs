@@ -15,7 +15,7 @@ pub(super) trait Accumulator: Pod + Send + Sync + Default {
     const COST: f64;
 
     /// All elements of an operand, exactly.
-    fn read<'a>(x: &Operand<'a>, memory: Memory<'_>) -> Result<Cells<'a, Self>>;
+    fn read<'a>(x: &Operand<'a>, memory: Memory<'a>) -> Result<Cells<'a, Self>>;
 
     /// Lets `fill` compute all elements of a result, then rounds or wraps them to its type.
     fn write(y: &mut Target<'_>, memory: Memory<'_>, fill: impl FnOnce(&mut [Self]) -> Result<()>) -> Result<()>;
@@ -77,11 +77,11 @@ macro_rules! with_accumulator {
 pub(super) use with_accumulator;
 
 /// Elements converted by `f`.
-fn converted<T: Pod + Send + Sync, A: Accumulator>(
+fn converted<'m, T: Pod + Send + Sync, A: Accumulator>(
     x: &Operand<'_>,
-    memory: Memory<'_>,
+    memory: Memory<'m>,
     f: impl Fn(T) -> A + Sync,
-) -> Result<Scratch<A>> {
+) -> Result<Scratch<'m, A>> {
     let x = x.cells::<T>()?;
     let mut out = memory.filled(x.len(), A::default())?;
     split::parts(&mut out, 1, 1.0, |first, part| {
@@ -113,7 +113,7 @@ fn stored<T: Pod + Send + Sync, A: Accumulator>(
 /// The accumulator of one dtype, which nothing else converts to.
 macro_rules! itself {
     ($t:ty) => {
-        fn read<'a>(x: &Operand<'a>, _: Memory<'_>) -> Result<Cells<'a, Self>> {
+        fn read<'a>(x: &Operand<'a>, _: Memory<'a>) -> Result<Cells<'a, Self>> {
             x.cells().map(Cells::There)
         }
         fn write(y: &mut Target<'_>, _: Memory<'_>, fill: impl FnOnce(&mut [Self]) -> Result<()>) -> Result<()> {
@@ -135,7 +135,7 @@ macro_rules! floats {
     ($($t:ident, $dtype:ident, $cost:literal, also $($other:ident => $cell:ty),*;)*) => {$(
         impl Accumulator for $t {
             const COST: f64 = $cost;
-            fn read<'a>(x: &Operand<'a>, memory: Memory<'_>) -> Result<Cells<'a, Self>> {
+            fn read<'a>(x: &Operand<'a>, memory: Memory<'a>) -> Result<Cells<'a, Self>> {
                 Ok(match x.ty.dtype {
                     DType::$dtype => Cells::There(x.cells()?),
                     $(DType::$other => Cells::Brought(converted(x, memory, |v: $cell| v.widen().into())?),)*
@@ -180,7 +180,7 @@ macro_rules! integers {
     ($($t:ident, $dtype:ident, $cost:literal, also $($other:ident => $cell:ident),*;)*) => {$(
         impl Accumulator for $t {
             const COST: f64 = $cost;
-            fn read<'a>(x: &Operand<'a>, memory: Memory<'_>) -> Result<Cells<'a, Self>> {
+            fn read<'a>(x: &Operand<'a>, memory: Memory<'a>) -> Result<Cells<'a, Self>> {
                 Ok(match x.ty.dtype {
                     DType::$dtype => Cells::There(x.cells()?),
                     DType::Bool => Cells::Brought(converted(x, memory, |v: Flag| v.get() as Self)?),

@@ -78,7 +78,7 @@ fn free(x: &Operand<'_>, batch: &[usize], contract: &[usize]) -> Vec<usize> {
 }
 
 /// The elements with axes in the order of the lists.
-fn arranged<'a, A: Accumulator>(x: &Operand<'a>, order: &[&[usize]], memory: Memory<'_>) -> Result<Cells<'a, A>> {
+fn arranged<'a, A: Accumulator>(x: &Operand<'a>, order: &[&[usize]], memory: Memory<'a>) -> Result<Cells<'a, A>> {
     let order: Vec<usize> = order.iter().flat_map(|axes| axes.iter().copied()).collect();
     let strides = strided::dense(x.sizes());
     let view = View {

@@ -1,18 +1,18 @@
 //! Slices of an operand at places given by indices.
 
-use super::super::scratch::{Memory, Scratch};
+use super::super::scratch::{Memory, Scratch, planned};
 use super::movement::{read_indices, with_width};
 use super::strided::{self, Odometer, Strides, View};
 use super::{Operand, Target, split};
-use crate::ir::{Axes, GatherDims};
+use crate::ir::{Axes, GatherDims, Type};
 use crate::{Result, bail};
 use bytemuck::Pod;
 
 /// Index vectors of a gather or scatter: which operand axes they address, and how the axes of the index array that are
 /// not the vector's count.
-pub(super) struct IndexVectors {
+pub(super) struct IndexVectors<'m> {
     /// All indices.
-    values: Scratch<i64>,
+    values: Scratch<'m, i64>,
     /// Sizes of the batch axes of the index array: all but the vector's.
     pub batch: Axes,
     /// Their strides in the index array.
@@ -25,14 +25,14 @@ pub(super) struct IndexVectors {
     pairs: Vec<(usize, usize)>,
 }
 
-impl IndexVectors {
+impl<'m> IndexVectors<'m> {
     pub(super) fn new(
         indices: &Operand<'_>,
         vector: usize,
         axes: &[usize],
         operand_batching: &[usize],
         indices_batching: &[usize],
-        memory: Memory<'_>,
+        memory: Memory<'m>,
     ) -> Result<Self> {
         let sizes = indices.sizes();
         let strides = strided::dense(sizes);
@@ -43,7 +43,7 @@ impl IndexVectors {
         read_indices(indices, &mut values)?;
         Ok(Self {
             values,
-            batch: batch_axes.clone().map(|axis| sizes[axis]).collect(),
+            batch: batch_sizes(sizes, vector),
             strides: batch_axes.map(|axis| strides[axis]).collect(),
             component: if vector < sizes.len() { strides[vector] as usize } else { 0 },
             axes: axes.into(),
@@ -60,9 +60,9 @@ impl IndexVectors {
     pub(super) fn map<R: Copy + Default>(
         &self,
         rank: usize,
-        memory: Memory<'_>,
+        memory: Memory<'m>,
         mut place: impl FnMut(&[i64]) -> R,
-    ) -> Result<Scratch<R>> {
+    ) -> Result<Scratch<'m, R>> {
         let mut start = vec![0i64; rank];
         let mut at = Odometer::new(&self.batch, &self.strides, 0, 0);
         let mut answers = memory.filled(self.count(), R::default())?;
@@ -78,6 +78,29 @@ impl IndexVectors {
         }
         Ok(answers)
     }
+}
+
+/// Sizes of the index array's axes but the vector's.
+pub(super) fn batch_sizes(indices: &[usize], vector: usize) -> Axes {
+    indices.iter().enumerate().filter(|&(axis, _)| axis != vector).map(|(_, &size)| size).collect()
+}
+
+/// Bytes of an `i64` for each index and of an `R` for each index vector.
+pub(super) fn index_bytes<R>(indices: &[usize], vector: usize) -> [usize; 2] {
+    let count = |sizes: &[usize]| sizes.iter().product::<usize>();
+    [count(indices).saturating_mul(8), count(&batch_sizes(indices, vector)).saturating_mul(size_of::<R>())]
+}
+
+/// Whether the slices of a result of this rank lie one after the other.
+fn is_trailing(dims: &GatherDims, rank: usize) -> bool {
+    (0..rank).filter(|axis| !dims.offset_dims.contains(axis)).enumerate().all(|(i, axis)| i == axis)
+}
+
+/// What [`gather`] needs beside operands and result.
+pub(super) fn gather_bytes(dims: &GatherDims, indices: &[usize], result: &Type) -> usize {
+    let [values, starts] = index_bytes::<isize>(indices, dims.index_vector_dim);
+    let slices = if is_trailing(dims, result.shape.rank()) { 0 } else { result.bytes().unwrap_or(0) };
+    planned(&[values, starts, slices])
 }
 
 /// For each index vector a slice of the operand, its start clamped so that it fits.
@@ -115,7 +138,7 @@ pub(super) fn gather(
 
     let rank = y.ty.shape.rank();
     let batch_axes: Axes = (0..rank).filter(|axis| !dims.offset_dims.contains(axis)).collect();
-    let trailing = batch_axes.iter().enumerate().all(|(i, &axis)| i == axis);
+    let trailing = is_trailing(dims, rank);
     with_width!(x.ty.dtype, T => {
         let (x, out) = (x.cells::<T>()?, y.cells::<T>()?);
         if trailing {

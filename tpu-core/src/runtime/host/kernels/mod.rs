@@ -158,7 +158,17 @@ pub(crate) fn supports(op: &Op) -> Result<()> {
     }
 }
 
-/// Whether [`run`] may fail on operands that the verifier accepts. Kernels that move elements or map them one by one cannot.
+/// Bytes that [`run`] takes from the piece planned for it: of the kernels that must not fail though they need memory.
+pub(crate) fn planned_bytes(op: &Op, operands: &[&Type], result: &Type) -> usize {
+    match op {
+        Op::Gather(dims) => gather::gather_bytes(dims, operands[1].shape.sizes(), result),
+        Op::Scatter(dims) => scatter::scatter_bytes(dims, operands[1].shape.sizes()),
+        _ => 0,
+    }
+}
+
+/// Whether [`run`] may fail on operands that the verifier accepts. Kernels that move elements or map them one by one cannot:
+/// what memory they need is planned.
 pub(crate) fn can_fail(op: &Op) -> bool {
     !matches!(
         op,

@@ -1,9 +1,9 @@
 //! Updates of slices of an operand at places given by indices.
 
-use super::super::scratch::{Memory, Scratch};
+use super::super::scratch::{Memory, Scratch, planned};
 use super::cell::{Cell, with_number};
 use super::elementwise::refused;
-use super::gather::IndexVectors;
+use super::gather::{IndexVectors, index_bytes};
 use super::movement::{self, with_width};
 use super::strided::{self, Odometer, View};
 use super::wide::Wide;
@@ -33,9 +33,14 @@ pub(super) fn scatter(
     Ok(())
 }
 
-struct Plan {
+/// What [`scatter`] needs beside operands and result.
+pub(super) fn scatter_bytes(dims: &ScatterDims, indices: &[usize]) -> usize {
+    planned(&index_bytes::<Option<usize>>(indices, dims.index_vector_dim))
+}
+
+struct Plan<'m> {
     /// For each index vector where its window starts in the operand, if the window fits.
-    starts: Scratch<Option<usize>>,
+    starts: Scratch<'m, Option<usize>>,
     /// The window in the operand.
     window: View,
     /// Sizes of the updates.
@@ -48,13 +53,13 @@ struct Plan {
     trailing: bool,
 }
 
-impl Plan {
+impl<'m> Plan<'m> {
     fn new(
         dims: &ScatterDims,
         x: &Operand<'_>,
         indices: &Operand<'_>,
         updates: &Operand<'_>,
-        memory: Memory<'_>,
+        memory: Memory<'m>,
     ) -> Result<Self> {
         let sizes = x.sizes();
         let strides = strided::dense(sizes);

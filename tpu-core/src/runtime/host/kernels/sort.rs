@@ -55,15 +55,15 @@ pub(super) fn sort(
 }
 
 /// For each lane (outer axes, then inner ones) the positions in sorted order.
-fn permutation<T: Cell<Wide: PartialOrd>>(
+fn permutation<'m, T: Cell<Wide: PartialOrd>>(
     keys: &[T],
     (before, n, after): (usize, usize, usize),
     descending: bool,
-    memory: Memory<'_>,
-) -> Result<Scratch<u32>> {
+    memory: Memory<'m>,
+) -> Result<Scratch<'m, u32>> {
     let mut permutation = memory.filled(before * n * after, 0u32)?;
     split::try_parts(&mut permutation, n, cost(n), |first, part| {
-        let mut entries: Scratch<Entry<T::Wide>> = memory.filled(n, (T::default().widen(), 0))?;
+        let mut entries: Scratch<'_, Entry<T::Wide>> = memory.filled(n, (T::default().widen(), 0))?;
         for (lane, positions) in part.chunks_exact_mut(n.max(1)).enumerate() {
             let lane = first / n + lane;
             let start = lane / after * n * after + lane % after;
@@ -120,7 +120,7 @@ fn top_k_cells<T: Cell<Wide: PartialOrd>>(
         return Ok(());
     }
     split::try_parts(positions, k, 3.0 * n as f64 / k as f64 + cost(k), |first, part| {
-        let mut entries: Scratch<Entry<T::Wide>> = memory.filled(n, (T::default().widen(), 0))?;
+        let mut entries: Scratch<'_, Entry<T::Wide>> = memory.filled(n, (T::default().widen(), 0))?;
         for (row, positions) in part.chunks_exact_mut(k).enumerate() {
             let start = (first / k + row) * n;
             for (i, (entry, x)) in entries.iter_mut().zip(&x[start..start + n]).enumerate() {

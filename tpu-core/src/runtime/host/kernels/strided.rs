@@ -234,7 +234,7 @@ pub(super) fn copy<T: Pod>(target: &mut [T], to: &View, source: &[T], from: &Vie
 pub(super) fn packed<'a, T: Pod + Send + Sync>(
     source: Cells<'a, T>,
     view: &View,
-    memory: Memory<'_>,
+    memory: Memory<'a>,
 ) -> Result<Cells<'a, T>> {
     let count: usize = view.sizes.iter().product();
     let simple = view.simplified();

@@ -10,7 +10,7 @@ mod scratch;
 use super::kernels::{self, Operand, Target};
 use super::pool::{Aligned, Pool};
 use super::row::isa::Isa;
-use super::scratch::Memory;
+use super::scratch::{Memory, Piece};
 use super::{Host, HostOptions};
 use crate::ir::{Graph, Op, Type, Value};
 use crate::runtime::{Argument, Backend, Buffer, CompileOptions, Executable};
@@ -139,7 +139,7 @@ pub(super) fn run_plain(graph: &Graph, arguments: &[Vec<u8>]) -> Result<Vec<Vec<
                 Target { ty, bytes }
             })
             .collect();
-        kernels::run(&node.op, &operands, &mut targets, Memory::new(&pool))?;
+        kernels::run(&node.op, &operands, &mut targets, Memory::new(&pool, &Piece::none()))?;
         drop(targets);
         values[id.0 as usize] = results;
     }

@@ -156,6 +156,35 @@ fn memory_that_grows_with_the_operands_counts() {
     }
 }
 
+/// An update that donates its parameter, after a gather and a scatter: what these need is planned, so that they cannot fail once
+/// the parameter is written.
+#[test]
+fn gathers_and_scatters_keep_no_update_from_donated_memory() {
+    for op in [columns(), scatter()] {
+        let types = match op {
+            Op::Gather(_) => vec![f32s(&[100, 7]), ty(DType::I32, &[60])],
+            _ => vec![f32s(&[10]), ty(DType::I32, &[5000]), f32s(&[5000])],
+        };
+        // The update stands first, so the kernel runs when the parameter is written.
+        let mut graph = Graph::new();
+        let main = graph.main();
+        let operands: Vec<Value> = types.iter().map(|ty| graph.parameter(main, ty.clone())).collect();
+        let p = graph.parameter(main, f32s(&[3000]));
+        let twice = graph.push(main, Op::Binary(crate::ir::BinaryOp::Add), &[p, p]).unwrap();
+        let moved = graph.push(main, op.clone(), &operands).unwrap();
+        graph.set_results(main, vec![twice.into(), moved.into()]);
+        let host = limited(None);
+        let executable = host.compile(&graph, CompileOptions::default()).unwrap();
+        let mut list: Vec<Argument> = graph
+            .parameter_types(main)
+            .zip(arguments(&graph, 2))
+            .map(|(ty, bytes)| Argument::Donated(host.upload(0, ty, &bytes).unwrap()))
+            .collect();
+        executable.run(0, &mut list).unwrap();
+        assert!(matches!(list[types.len()], Argument::Taken), "{}", op.name());
+    }
+}
+
 #[test]
 fn what_threads_need_is_refused_too() {
     // Lanes enough for several threads, each with keys of its own.

@@ -67,7 +67,7 @@ fn kernel(op: &Op, inputs: &[Array]) -> Result<Vec<Array>> {
     let mut targets: Vec<Target<'_>> =
         types.iter().zip(&mut outputs).map(|(ty, m)| Target { ty, bytes: m.bytes_mut() }).collect();
     let pool = Arc::new(Pool::new(None));
-    run(op, &operands, &mut targets, scratch::Memory::new(&pool))?;
+    run(op, &operands, &mut targets, scratch::Memory::new(&pool, &scratch::Piece::none()))?;
     assert_eq!(pool.stats().in_use, 0, "{op:?} keeps memory");
     types.into_iter().zip(&outputs).map(|(ty, m)| Array::from_bytes(ty, m.bytes().to_vec())).collect()
 }
