@@ -291,11 +291,19 @@ impl Fuser<'_> {
         }
         candidates.sort_by_key(|(unit, _)| std::cmp::Reverse(self.states[*unit as usize].level));
         for (target, domain) in candidates {
+            // An attempt that failed may have merged this group into the one that it tried, which no more can take the node.
+            if self.states[target as usize].unit.is_none() {
+                continue;
+            }
             if self.join(id, target, domain, &reads) {
                 return;
             }
         }
-        let level = reads.iter().filter_map(|read| read.unit).map(|u| self.states[u as usize].level + 1).max();
+        let below = |unit: u32| {
+            let unit = self.find(unit);
+            self.states[unit as usize].level + 1
+        };
+        let level = reads.iter().filter_map(|read| read.unit).map(below).max();
         let group = Group { nodes: vec![id], ..need.domain() };
         let number = self.new_unit(Unit::Group(group), level.unwrap_or(0));
         self.assign(id, number, &reads);

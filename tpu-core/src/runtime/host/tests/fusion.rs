@@ -279,3 +279,19 @@ fn a_chain_of_small_ops_is_few_kernels() {
     assert!(kernels_of(&graph).len() <= 6);
     assert_same_bits("chain", &graph);
 }
+
+/// Found by the long sweep of random programs: the two groups that the selection reads are merged while it tries to join one of
+/// them, which the kernel between them and it forbids. It was then put into the group that was gone, and never computed.
+#[test]
+fn a_node_that_cannot_join_the_groups_it_reads_is_computed_all_the_same() {
+    let mut b = Build::new();
+    let (x, y) = (b.input(DType::F32, &[40]), b.input(DType::F32, &[40]));
+    let less = b.op(Op::Compare(crate::ir::Comparison::Lt), &[x, y]);
+    let finite = b.unary(UnaryOp::IsFinite, x);
+    let turned = b.op(Op::Reverse([0][..].into()), &[less]);
+    let chosen = b.op(Op::Select, &[less, finite, turned]);
+    let graph = b.done(&[chosen]);
+    let ops: usize = kernels_of(&graph).iter().map(|kernel| kernel.ops.len()).sum();
+    assert_eq!(ops, 4, "{:#?}", kernels_of(&graph));
+    assert_same_bits("selection", &graph);
+}
