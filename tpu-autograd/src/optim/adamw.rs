@@ -52,6 +52,7 @@ pub type AdamW = Descent<AdamWOptions>;
 impl Rule for AdamWOptions {
     const NAME: &'static str = "adamw";
     const KEPT: &'static [&'static str] = &["exp_avg", "exp_avg_sq"];
+    const COUNTS: bool = true;
 
     /// Step size and the root of the second bias correction.
     type Prepared = (Correction, Correction);
@@ -75,7 +76,7 @@ impl Rule for AdamWOptions {
             return Ok((Correction::Number(lr / one(betas.0)), Correction::Number(one(betas.1).sqrt())));
         };
         // How many steps count is not known here: 1 − βᵗ = −expm1(t ln β) on the device.
-        let counted = skipped.neg()?.add(count.steps as f64)?;
+        let counted = skipped.value().neg()?.add(count.steps as f64)?;
         let one = |beta: f64| counted.mul(beta.ln())?.expm1()?.neg();
         Ok((Correction::Tensor(one(betas.0)?.recip()?.mul(lr)?), Correction::Tensor(one(betas.1)?.sqrt()?)))
     }

@@ -14,7 +14,10 @@ pub trait Rule {
     /// What is kept per parameter, each of its type, by PyTorch's names.
     const KEPT: &'static [&'static str];
 
-    /// What depends on the count of steps alone, and is the same for all parameters.
+    /// Whether the formulas depend on the number of steps.
+    const COUNTS: bool;
+
+    /// What depends on that number alone, and is the same for all parameters that have it.
     type Prepared;
 
     /// Errors if the settings contradict each other.
@@ -26,7 +29,7 @@ pub trait Rule {
     /// Changes the learning rate.
     fn set_lr(&mut self, lr: f64);
 
-    /// Called once for each group and update.
+    /// Called for each number of steps of each group, once per update.
     fn prepare(&self, count: &Count) -> Result<Self::Prepared>;
 
     /// The next value of a parameter and of what is kept of it. `kept` is `None` in its first update.
@@ -47,12 +50,26 @@ pub struct Group<R> {
     pub options: R,
 }
 
-/// The current step.
+/// How often a parameter has been updated: only steps count in which it had a gradient, as in PyTorch.
 pub struct Count {
-    /// The number, skipped steps included.
+    /// The number, the current step and skipped ones included.
     pub steps: u64,
     /// How many of them were skipped: a scalar float32, once a step could have been.
-    pub skipped: Option<Tensor>,
+    pub skipped: Option<Param>,
+}
+
+impl Count {
+    fn advance(&mut self, skip: Option<&Tensor>) -> Result<()> {
+        self.steps += 1;
+        if let Some(skip) = skip {
+            let one = skip.to_dtype(DType::F32)?;
+            match &self.skipped {
+                Some(skipped) => skipped.set(skipped.value().add(&one)?)?,
+                None => self.skipped = Some(Param::new(one)),
+            }
+        }
+        Ok(())
+    }
 }
 
 /// An optimizer that applies a rule to each parameter: [`Sgd`](super::Sgd), [`AdamW`](super::AdamW).
@@ -80,7 +97,10 @@ pub struct Descent<R> {
     /// For each parameter what the rule keeps, from its first update on.
     kept: Vec<Option<SmallVec<[Param; 2]>>>,
     steps: u64,
-    skipped: Option<Param>,
+    /// Nearly always one: parameters that are updated together share it.
+    counts: Vec<Count>,
+    /// For each parameter which of the counts is its.
+    count_of: Vec<usize>,
 }
 
 impl<R: Rule> Descent<R> {
@@ -94,7 +114,9 @@ impl<R: Rule> Descent<R> {
     /// the groups twice.
     pub fn with_groups(groups: Vec<Group<R>>) -> Result<Self> {
         ensure!(!groups.is_empty(), Value, R::NAME, "requires at least one group of parameters, got none");
-        let mut optimizer = Self { params: Vec::new(), groups: Vec::new(), kept: Vec::new(), steps: 0, skipped: None };
+        let counts = vec![Count { steps: 0, skipped: None }];
+        let (params, kept, count_of) = (Vec::new(), Vec::new(), Vec::new());
+        let mut optimizer = Self { params, groups: Vec::new(), kept, steps: 0, counts, count_of };
         for Group { params, options } in groups {
             options.check()?;
             optimizer.groups.push((params.len(), options));
@@ -108,6 +130,7 @@ impl<R: Rule> Descent<R> {
             ensure!(!again && names.insert(name), Value, R::NAME, "requires each parameter once, got {name} twice");
         }
         optimizer.kept.resize_with(optimizer.params.len(), || None);
+        optimizer.count_of.resize(optimizer.params.len(), 0);
         Ok(optimizer)
     }
 
@@ -121,16 +144,32 @@ impl<R: Rule> Descent<R> {
         self.groups.iter().map(|(_, options)| options)
     }
 
-    fn count_step(&mut self, skip: Option<&Tensor>) -> Result<Count> {
+    /// Counts the step for the parameters that have a gradient.
+    fn count_step(&mut self, skip: Option<&Tensor>) -> Result<()> {
         self.steps += 1;
-        if let Some(skip) = skip {
-            let one = skip.to_dtype(DType::F32)?;
-            match &self.skipped {
-                Some(skipped) => skipped.set(skipped.value().add(&one)?)?,
-                None => self.skipped = Some(Param::new(one)),
-            }
+        if !R::COUNTS {
+            return Ok(());
         }
-        Ok(Count { steps: self.steps, skipped: self.skipped.as_ref().map(Param::value) })
+        let takes_part: Vec<bool> = self.params.iter().map(|(_, param)| param.grad().is_some()).collect();
+        for at in 0..self.counts.len() {
+            let (going, staying): (Vec<usize>, Vec<usize>) = (0..self.params.len())
+                .filter(|&param| self.count_of[param] == at)
+                .partition(|&param| takes_part[param]);
+            if going.is_empty() {
+                continue;
+            }
+            let mut count = at;
+            if !staying.is_empty() {
+                // From here on they differ.
+                count = self.counts.len();
+                let Count { steps, skipped } = &self.counts[at];
+                let skipped = skipped.as_ref().map(|skipped| Param::new(skipped.value()));
+                self.counts.push(Count { steps: *steps, skipped });
+                going.iter().for_each(|&param| self.count_of[param] = count);
+            }
+            self.counts[count].advance(skip)?;
+        }
+        Ok(())
     }
 }
 
@@ -145,16 +184,21 @@ fn unless(skip: Option<&Tensor>, old: &Tensor, new: Tensor) -> Result<Tensor> {
 impl<R: Rule> Optimizer for Descent<R> {
     fn update(&mut self, skip: Option<&Tensor>) -> Result<()> {
         no_grad(|| {
-            let count = self.count_step(skip)?;
-            let mut all = self.params.iter().zip(&mut self.kept);
+            self.count_step(skip)?;
+            let mut all = self.params.iter().zip(&mut self.kept).zip(&self.count_of);
             for (size, options) in &self.groups {
-                let prepared = options.prepare(&count)?;
-                for ((_, param), kept) in all.by_ref().take(*size) {
+                let mut prepared: Vec<Option<R::Prepared>> = Vec::new();
+                prepared.resize_with(self.counts.len(), || None);
+                for (((_, param), kept), &count) in all.by_ref().take(*size) {
                     let Some(grad) = param.grad() else { continue };
+                    let prepared = match &mut prepared[count] {
+                        Some(prepared) => prepared,
+                        empty => empty.insert(options.prepare(&self.counts[count])?),
+                    };
                     let value = param.value();
                     let old: Option<SmallVec<[Tensor; 2]>> =
                         kept.as_ref().map(|kept| kept.iter().map(Param::value).collect());
-                    let (next, keep) = options.apply(&prepared, &value, &grad, old.as_deref())?;
+                    let (next, keep) = options.apply(prepared, &value, &grad, old.as_deref())?;
                     match (kept, old) {
                         (Some(kept), Some(old)) => {
                             for ((param, old), new) in kept.iter().zip(&old).zip(keep) {
@@ -195,12 +239,16 @@ impl<R: Rule> Optimizer for Descent<R> {
 
     fn state(&self) -> Result<BTreeMap<String, Tensor>> {
         let mut state = BTreeMap::from([("step".to_owned(), Tensor::scalar(self.steps as i64)?)]);
-        if let Some(skipped) = &self.skipped {
-            state.insert("skipped".into(), skipped.value().detach());
-        }
-        for ((name, _), kept) in self.params.iter().zip(&self.kept) {
+        for (((name, _), kept), &count) in self.params.iter().zip(&self.kept).zip(&self.count_of) {
             for (suffix, kept) in R::KEPT.iter().zip(kept.iter().flatten()) {
                 state.insert(format!("{name}.{suffix}"), kept.value().detach());
+            }
+            let Count { steps, skipped } = &self.counts[count];
+            if R::COUNTS && kept.is_some() {
+                state.insert(format!("{name}.step"), Tensor::scalar(*steps as i64)?);
+                if let Some(skipped) = skipped {
+                    state.insert(format!("{name}.skipped"), skipped.value().detach());
+                }
             }
         }
         Ok(state)
@@ -208,25 +256,46 @@ impl<R: Rule> Optimizer for Descent<R> {
 
     fn load_state(&mut self, state: &BTreeMap<String, Tensor>) -> Result<()> {
         let saved = |name: &str, sizes: &[usize], dtype| saved(R::NAME, state, name, sizes, dtype);
-        let steps = saved("step", &[], DType::I64)?.item::<i64>()?;
-        let steps = u64::try_from(steps).map_err(|_| {
-            Error::new(ErrorKind::Format, R::NAME, format!("requires a step count from 0 on, got {steps}"))
-        })?;
-        let skipped = match state.contains_key("skipped") {
-            true => Some(Param::new(saved("skipped", &[], DType::F32)?.clone())),
-            false => None,
+        let number = |name: &str| {
+            let found = saved(name, &[], DType::I64)?.item::<i64>()?;
+            u64::try_from(found).map_err(|_| {
+                Error::new(ErrorKind::Format, R::NAME, format!("requires {name} to be from 0 on, got {found}"))
+            })
         };
+        let steps = number("step")?;
         let mut kept = Vec::with_capacity(self.params.len());
+        // Skipped steps by value, so that parameters which were updated together share a count again.
+        let mut counts: Vec<(u64, Option<f32>)> = vec![(0, None)];
+        let mut count_of = Vec::with_capacity(self.params.len());
         for (name, param) in &self.params {
             let names: SmallVec<[String; 2]> = R::KEPT.iter().map(|suffix| format!("{name}.{suffix}")).collect();
             let (shape, dtype) = (param.shape(), param.dtype());
             let find = |name: &String| Ok(Param::new(saved(name, shape.sizes(), dtype)?.clone()));
-            kept.push(match names.iter().any(|name| state.contains_key(name)) {
-                true => Some(names.iter().map(find).collect::<Result<_>>()?),
-                false => None,
-            });
+            if !names.iter().any(|name| state.contains_key(name)) {
+                kept.push(None);
+                count_of.push(0);
+                continue;
+            }
+            kept.push(Some(names.iter().map(find).collect::<Result<_>>()?));
+            let mut count = (0, None);
+            if R::COUNTS {
+                count.0 = number(&format!("{name}.step"))?;
+                let skipped = format!("{name}.skipped");
+                if state.contains_key(&skipped) {
+                    count.1 = Some(saved(&skipped, &[], DType::F32)?.item::<f32>()?);
+                }
+            }
+            count_of.push(counts.iter().position(|known| *known == count).unwrap_or(counts.len()));
+            if count_of[count_of.len() - 1] == counts.len() {
+                counts.push(count);
+            }
         }
-        (self.steps, self.skipped, self.kept) = (steps, skipped, kept);
+        let count = |(steps, skipped): (u64, Option<f32>)| {
+            let skipped = skipped.map(Tensor::scalar).transpose()?.map(Param::new);
+            Ok(Count { steps, skipped })
+        };
+        let counts = counts.into_iter().map(count).collect::<Result<_>>()?;
+        (self.steps, self.kept, self.counts, self.count_of) = (steps, kept, counts, count_of);
         Ok(())
     }
 }

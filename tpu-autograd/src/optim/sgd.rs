@@ -40,6 +40,7 @@ pub type Sgd = Descent<SgdOptions>;
 impl Rule for SgdOptions {
     const NAME: &'static str = "sgd";
     const KEPT: &'static [&'static str] = &["momentum_buffer"];
+    const COUNTS: bool = false;
 
     type Prepared = ();
 

@@ -80,9 +80,9 @@ lines = [row(*case) for case in cases]
 )
 
 
-def course(make):
+def course(make, late=False):
     """Three parameters' values after each of six steps; the loss is Σ sin(a) · b + c² / 2, the third step's gradient is
-    clipped to norm 0.5."""
+    clipped to norm 0.5. If late, c takes part from the third step on, and b does not in the fourth."""
     torch.manual_seed(0)
     params = [torch.tensor(v, dtype=torch.float32, requires_grad=True) for v in ([0.5, -1.0], [2.0, 0.25], [3.0])]
     optimizer = make(params)
@@ -92,6 +92,8 @@ def course(make):
             group["lr"] *= 0.9
         optimizer.zero_grad()
         a, b, c = params
+        if late:
+            b, c = b.detach() if step == 3 else b, c.detach() if step < 2 else c
         ((a.sin() * b).sum() + (c * c / 2).sum()).backward()
         if step == 2:
             torch.nn.utils.clip_grad_norm_(params, 0.5)
@@ -106,6 +108,8 @@ optimizers = [
     ("sgd nesterov", lambda p: torch.optim.SGD(p, lr=0.1, momentum=0.8, weight_decay=0.05, nesterov=True)),
     ("adamw", lambda p: torch.optim.AdamW(p, lr=0.1)),
     ("adamw decay", lambda p: torch.optim.AdamW(p, lr=0.05, betas=(0.8, 0.95), eps=1e-6, weight_decay=0.1)),
+    ("sgd late", lambda p: torch.optim.SGD(p, lr=0.1, momentum=0.9, dampening=0.3, weight_decay=0.05)),
+    ("adamw late", lambda p: torch.optim.AdamW(p, lr=0.1)),
     ("sgd groups", lambda p: torch.optim.SGD([{"params": [p[0]], "lr": 0.2}, {"params": p[1:], "momentum": 0.9}], lr=0.1)),
     (
         "adamw groups",
@@ -114,7 +118,7 @@ optimizers = [
         ),
     ),
 ]
-lines = [f'    ("{name}", &[{", ".join(numbers(row) for row in course(make))}]),' for name, make in optimizers]
+lines = [f'    ("{name}", &[{", ".join(numbers(row) for row in course(make, name.endswith("late")))}]),' for name, make in optimizers]
 (here / "optimizers.rs").write_text(
     "// Written by generate.py from PyTorch " + torch.__version__ + ": name, parameters after each step.\n"
     "#[rustfmt::skip]\npub const COURSES: &[(&str, &[&[f64]])] = &[\n" + "\n".join(lines) + "\n];\n"
