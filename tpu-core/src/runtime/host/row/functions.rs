@@ -522,14 +522,27 @@ pub(crate) fn fold(isa: Isa, kind: Reducer, cell: Cell) -> Option<FoldKernels> {
     }
 }
 
-/// The exact bits of a number as an element of `dtype` held in a cell, for `iota`.
-pub(crate) fn iota_element(dtype: DType, value: usize, out: &mut [u8]) {
+/// Writes `first`, `first + step`, … as elements of `dtype` held in cells, for `iota`.
+///
+/// # Safety
+///
+/// `out` is good for `n` cells.
+pub(crate) unsafe fn count(dtype: DType, first: usize, step: usize, out: *mut u8, n: usize) {
+    macro_rules! write {
+        ($t:ty, |$value:ident| $element:expr) => {
+            for i in 0..n {
+                let $value = first + i * step;
+                // SAFETY: passed on to the caller: i < n.
+                unsafe { out.cast::<$t>().add(i).write_unaligned($element) };
+            }
+        };
+    }
     match dtype {
-        DType::F32 => out.copy_from_slice(&(value as f32).to_le_bytes()),
-        DType::BF16 => out.copy_from_slice(&bf16::from_f32(value as f32).to_f32().to_le_bytes()),
-        DType::F16 => out.copy_from_slice(&f16::from_f32(value as f32).to_f32().to_le_bytes()),
-        DType::F64 => out.copy_from_slice(&(value as f64).to_le_bytes()),
-        DType::I32 | DType::U32 => out.copy_from_slice(&(value as u32).to_le_bytes()),
-        _ => out.copy_from_slice(&(value as u64).to_le_bytes()),
+        DType::F32 => write!(f32, |value| value as f32),
+        DType::BF16 => write!(f32, |value| bf16::from_f32(value as f32).to_f32()),
+        DType::F16 => write!(f32, |value| f16::from_f32(value as f32).to_f32()),
+        DType::F64 => write!(f64, |value| value as f64),
+        DType::I32 | DType::U32 => write!(u32, |value| value as u32),
+        _ => write!(u64, |value| value as u64),
     }
 }

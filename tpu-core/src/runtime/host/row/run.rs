@@ -1,5 +1,6 @@
 //! The tile interpreter.
 
+use super::functions;
 use super::loops::{Call, FoldKernels};
 use super::program::{Action, COLUMN_BLOCK, Cut, FRAME, Gather, Instr, Place, RowProgram, SCRATCH, TILE};
 use crate::runtime::host::pool::Aligned;
@@ -277,21 +278,12 @@ fn run_gather(gather: &Gather, base: *mut u8, dst: *mut u8, stride: usize, tile:
             let out = dst.wrapping_add((col - tile.col) * gather.bytes);
             match gather.iota {
                 // SAFETY: the destination has `cols` elements in each row, invariant 1.
-                Some(dtype) => unsafe { count(dtype, gather.bytes, from, step, out, n) },
+                Some(dtype) => unsafe { functions::count(dtype, from, step, out, n) },
                 // SAFETY: invariant 1 for source and destination.
                 None => unsafe { copy_strided(base.wrapping_add(from * gather.bytes), step, out, n, gather.bytes) },
             }
             col += n;
         }
-    }
-}
-
-/// Writes `from`, `from + step`, … as elements of `dtype`.
-unsafe fn count(dtype: crate::DType, bytes: usize, from: usize, step: usize, out: *mut u8, n: usize) {
-    for i in 0..n {
-        // SAFETY: passed on to the caller: n elements may be written.
-        let cell = unsafe { std::slice::from_raw_parts_mut(out.add(i * bytes), bytes) };
-        super::functions::iota_element(dtype, from + i * step, cell);
     }
 }
 
