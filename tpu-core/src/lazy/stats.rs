@@ -1,6 +1,7 @@
 //! What the scheduler did, as a public interface.
 
 pub use super::program::Cause;
+use super::stream::Stream;
 use std::fmt;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -91,7 +92,8 @@ impl Statistics {
     /// What happened after `earlier` was taken.
     pub fn since(&self, earlier: &Self) -> Self {
         Self {
-            recorded: self.recorded - earlier.recorded,
+            // A stream that ends between two looks may be missing from the later one.
+            recorded: self.recorded.saturating_sub(earlier.recorded),
             visited: self.visited - earlier.visited,
             programs: self.programs - earlier.programs,
             inline: self.inline - earlier.inline,
@@ -119,7 +121,6 @@ impl fmt::Display for Statistics {
 }
 
 struct Counters {
-    recorded: AtomicU64,
     visited: AtomicU64,
     queued: AtomicU64,
     inline: AtomicU64,
@@ -134,7 +135,6 @@ struct Counters {
 }
 
 static COUNTERS: Counters = Counters {
-    recorded: AtomicU64::new(0),
     visited: AtomicU64::new(0),
     queued: AtomicU64::new(0),
     inline: AtomicU64::new(0),
@@ -157,7 +157,7 @@ pub fn statistics() -> Statistics {
     let c = &COUNTERS;
     let inline = c.inline.load(Relaxed);
     Statistics {
-        recorded: c.recorded.load(Relaxed),
+        recorded: Stream::recorded(),
         visited: c.visited.load(Relaxed),
         programs: inline + c.queued.load(Relaxed),
         inline,
@@ -177,9 +177,6 @@ pub fn compile_causes() -> Vec<Cause> {
     CAUSES.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).clone()
 }
 
-pub(crate) fn recorded() {
-    COUNTERS.recorded.fetch_add(1, Relaxed);
-}
 pub(crate) fn visited(nodes: usize) {
     COUNTERS.visited.fetch_add(nodes as u64, Relaxed);
 }

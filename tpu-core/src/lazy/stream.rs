@@ -16,7 +16,7 @@
 
 use super::cell::{Cell, Origin};
 use super::slot::Slot;
-use super::{Mode, Reason, limits, stats};
+use super::{Mode, Reason, limits};
 use super::{boundary, cut};
 use crate::ir::{Graph, Op, Type};
 use crate::literal::ScalarBytes;
@@ -24,12 +24,14 @@ use crate::{DType, Device, Location, Result};
 use smallvec::SmallVec;
 use std::cell::RefCell;
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, Weak};
 
 /// The pending nodes of one thread on one device.
 pub(crate) struct Stream {
     device: Device,
+    /// Number of the thread that records into it.
+    thread: u64,
     /// Cells of pending nodes that are alive.
     live: AtomicUsize,
     arena: Mutex<Arena>,
@@ -162,10 +164,37 @@ fn root(parents: &mut [u32], mut at: u32) -> u32 {
 thread_local! {
     /// This thread's streams, one per device it has used.
     static STREAMS: RefCell<Vec<Arc<Stream>>> = const { RefCell::new(Vec::new()) };
+    /// This thread's number, which no other thread ever has; 0 before it is asked for.
+    static THREAD: std::cell::Cell<u64> = const { std::cell::Cell::new(0) };
 }
+
+fn this_thread() -> u64 {
+    static LAST: AtomicU64 = AtomicU64::new(0);
+    THREAD.with(|thread| {
+        if thread.get() == 0 {
+            thread.set(LAST.fetch_add(1, Ordering::Relaxed) + 1);
+        }
+        thread.get()
+    })
+}
+
+/// Operations recorded into streams that are gone.
+static RECORDED_BEFORE: AtomicU64 = AtomicU64::new(0);
 
 /// Every stream there is, for `synchronize`.
 static REGISTRY: Mutex<Vec<Weak<Stream>>> = Mutex::new(Vec::new());
+
+fn registry() -> MutexGuard<'static, Vec<Weak<Stream>>> {
+    REGISTRY.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+}
+
+impl Drop for Stream {
+    fn drop(&mut self) {
+        let recorded = self.arena.get_mut().unwrap_or_else(|poisoned| poisoned.into_inner()).next;
+        let _registry = registry();
+        RECORDED_BEFORE.fetch_add(recorded, Ordering::Relaxed);
+    }
+}
 
 impl Stream {
     /// The stream that this thread records into for a device.
@@ -175,13 +204,31 @@ impl Stream {
             if let Some(stream) = streams.iter().find(|stream| stream.device == *device) {
                 return stream.clone();
             }
-            let stream = Arc::new(Self { device: device.clone(), live: AtomicUsize::new(0), arena: Mutex::default() });
-            let mut registry = REGISTRY.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+            let (live, arena) = (AtomicUsize::new(0), Mutex::default());
+            let stream = Arc::new(Self { device: device.clone(), thread: this_thread(), live, arena });
+            let mut registry = registry();
             registry.retain(|known| known.strong_count() > 0);
             registry.push(Arc::downgrade(&stream));
             streams.push(stream.clone());
             stream
         })
+    }
+
+    /// Whether this is what [`current`](Self::current) gives for its device.
+    pub fn is_current(&self) -> bool {
+        self.thread == this_thread()
+    }
+
+    /// Operations recorded so far, by all threads. Counted by the streams, as one counter for all would be the slowest
+    /// part of recording on several threads.
+    pub fn recorded() -> u64 {
+        let registry = registry();
+        let streams: Vec<_> = registry.iter().filter_map(Weak::upgrade).collect();
+        let sum = streams.iter().map(|stream| stream.lock().next).sum::<u64>();
+        let sum = sum + RECORDED_BEFORE.load(Ordering::Relaxed);
+        // Before the streams: the last handle of one may be among them, and its `drop` takes the lock.
+        drop(registry);
+        sum
     }
 
     /// All streams of this thread.
@@ -191,8 +238,7 @@ impl Stream {
 
     /// All streams of all threads.
     pub fn all() -> Vec<Arc<Self>> {
-        let registry = REGISTRY.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
-        registry.iter().filter_map(Weak::upgrade).collect()
+        registry().iter().filter_map(Weak::upgrade).collect()
     }
 
     pub fn device(&self) -> &Device {
@@ -261,7 +307,6 @@ impl Stream {
         arena.bytes = types.iter().fold(arena.bytes, |sum, ty| sum.saturating_add(ty.bytes().unwrap_or(0)));
         let regions = SmallVec::from(regions);
         arena.nodes.push(Pending { seq, op, inputs, types, cells: weak, regions, check, location, component, hash });
-        stats::recorded();
         self.cut_if_due(guard, &cells)?;
         Ok(cells)
     }

@@ -180,7 +180,14 @@ fn try_record(
             }
         });
     }
-    let stream = Stream::current(device);
+    let own;
+    let stream = match first {
+        Some(first) if first.cell.stream.is_current() => &first.cell.stream,
+        _ => {
+            own = Stream::current(device);
+            &own
+        }
+    };
     let kept = history.is_some().then(|| op.clone());
     let check = check.map(|tensor| &tensor.cell);
     let cells = stream.record(op, &recordables, results, regions, check, locate(caller))?;
