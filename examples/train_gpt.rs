@@ -47,7 +47,7 @@ struct Options {
     #[arg(long, default_value_t = 8)]
     batch: usize,
     /// The highest learning rate
-    #[arg(long, default_value_t = 1e-3)]
+    #[arg(long, default_value_t = 1.5e-3)]
     lr: f64,
     /// Steps in which the learning rate rises
     #[arg(long, default_value_t = 50)]

@@ -1,6 +1,7 @@
 """A small byte-level GPT in PyTorch: the model that examples/train_gpt trains, with the same parameter names.
 
-Pre-norm blocks, causal attention, a tanh-form gelu, an untied output layer without bias. Linear weights are [out, in].
+Pre-norm blocks, causal attention with rotary positions, a tanh-form gelu, an untied output layer without bias. Linear
+weights are [out, in].
 `attn.qkv` gives the queries, keys and values in this order, each split into heads of width / heads.
 """
 
@@ -40,6 +41,15 @@ class Config:
         return Config(args.layers, args.width, heads, args.context, args.batch)
 
 
+def rotated(x):
+    """Elements i and i + width/2 of each head turned by position * 10000^(-2i / width)."""
+    time, half = x.shape[-2], x.shape[-1] // 2
+    angle = torch.arange(time, dtype=torch.float32)[:, None] * torch.exp(torch.arange(half) * (-math.log(10000.0) / half))
+    cos, sin = angle.cos().to(x.dtype), angle.sin().to(x.dtype)
+    a, b = x[..., :half], x[..., half:]
+    return torch.cat([a * cos - b * sin, b * cos + a * sin], -1)
+
+
 class Attention(nn.Module):
     def __init__(self, config):
         super().__init__()
@@ -51,7 +61,7 @@ class Attention(nn.Module):
         batch, context, width = x.shape
         # [batch, context, 3, heads, width of a head] -> three of [batch, heads, context, width of a head]
         q, k, v = self.qkv(x).view(batch, context, 3, self.heads, width // self.heads).permute(2, 0, 3, 1, 4)
-        y = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+        y = F.scaled_dot_product_attention(rotated(q), rotated(k), v, is_causal=True)
         return self.proj(y.transpose(1, 2).reshape(batch, context, width))
 
 
@@ -82,14 +92,13 @@ class Gpt(nn.Module):
     def __init__(self, config):
         super().__init__()
         self.wte = nn.Embedding(VOCABULARY, config.width)
-        self.wpe = nn.Embedding(config.context, config.width)
         self.blocks = nn.ModuleList(Block(config) for _ in range(config.layers))
         self.ln_f = nn.LayerNorm(config.width, eps=1e-5)
         self.head = nn.Linear(config.width, VOCABULARY, bias=False)
 
     def forward(self, tokens):
         """Logits [batch, context, 256] of int64 tokens [batch, context]."""
-        x = self.wte(tokens) + self.wpe(torch.arange(tokens.shape[1]))
+        x = self.wte(tokens)
         for block in self.blocks:
             x = block(x)
         return self.head(self.ln_f(x))

@@ -4,10 +4,10 @@ use super::init::{Distribution, xavier};
 use super::{Dropout, Linear, Module, Visitor, call, is_training};
 use crate::{Param, amp};
 use tpu_core::{DType, Result, Tensor, ensure};
-use tpu_ops::{Attention, Generator, scaled_dot_product_attention};
+use tpu_ops::{Attention, Generator, Pairs, rotary, rotary_angles, scaled_dot_product_attention};
 
-/// Causal self-attention of several heads: `[batch, time, width]` to the same shape. Its layers are
-/// `qkv` gives queries, keys and values in this order, `proj` mixes the heads.
+/// Causal self-attention of several heads: `[batch, time, width]` to the same shape. Of its layers `qkv` gives queries, keys
+/// and values in this order, `proj` mixes the heads.
 #[derive(Clone, Debug)]
 pub struct CausalSelfAttention {
     /// Queries, keys and values.
@@ -16,6 +16,7 @@ pub struct CausalSelfAttention {
     pub proj: Linear,
     /// Of the result.
     pub dropout: Dropout,
+    rotary: Option<f64>,
     heads: usize,
 }
 
@@ -25,7 +26,13 @@ impl CausalSelfAttention {
         divides(heads, width)?;
         let qkv = Linear::new(width, 3 * width, bias, dtype, generator)?;
         let proj = Linear::new(width, width, bias, dtype, generator)?;
-        Ok(Self { qkv, proj, dropout: Dropout::new(p), heads })
+        Ok(Self { qkv, proj, dropout: Dropout::new(p), rotary: None, heads })
+    }
+
+    /// The same with queries and keys turned by their positions, so that weights depend on distances:
+    /// [`tpu_ops::rotary`] with pairs of halves and angles of this base, 10000 in the paper.
+    pub fn with_rotary(self, base: f64) -> Self {
+        Self { rotary: Some(base), ..self }
     }
 }
 
@@ -36,8 +43,15 @@ impl Module for CausalSelfAttention {
         let each = width / self.heads;
         let all = call("qkv", &self.qkv, x)?.reshape([batch, time, 3, self.heads, each])?;
         let part = |at: usize| all.narrow(2, at, 1)?.squeeze(2)?.transpose(1, 2);
+        let (mut query, mut key) = (part(0)?, part(1)?);
+        if let Some(base) = self.rotary {
+            let positions = x.device().scope(|| Tensor::iota([time], 0, DType::I32))?;
+            let (cos, sin) = rotary_angles(&positions, each, base)?;
+            query = rotary(&query, &cos, &sin, Pairs::Halves)?;
+            key = rotary(&key, &cos, &sin, Pairs::Halves)?;
+        }
         let options = Attention { causal: true, ..Attention::default() };
-        let mixed = scaled_dot_product_attention(&part(0)?, &part(1)?, &part(2)?, options)?;
+        let mixed = scaled_dot_product_attention(&query, &key, &part(2)?, options)?;
         let joined = mixed.transpose(1, 2)?.reshape([batch, time, width])?;
         self.dropout.forward(&call("proj", &self.proj, &joined)?)
     }
