@@ -2,6 +2,7 @@
 
 use crate::composite::widened;
 use crate::require;
+use smallvec::SmallVec;
 use tpu_core::{DType, Result, Shape, Tensor, ensure};
 
 /// Which two elements of a head form a pair that is turned.
@@ -64,17 +65,21 @@ pub fn rotary(x: &Tensor, cos: &Tensor, sin: &Tensor, pairs: Pairs) -> Result<Te
     let wide = widened(x)?;
     let dtype = if cos.dtype() == DType::F64 { DType::F64 } else { wide.dtype() };
     let (wide, cos, sin) = (wide.to_dtype(dtype)?, cos.to_dtype(dtype)?, sin.to_dtype(dtype)?);
-    let (a, b) = match pairs {
-        Pairs::Halves => (wide.narrow(-1, 0, half)?, wide.narrow(-1, half, half)?),
-        Pairs::Neighbours => (wide.slice(-1, 0, 2 * half, 2)?, wide.slice(-1, 1, 2 * half, 2)?),
+    // x cos + partner · ±sin over whole rows: slices of half the width and their concatenation would be passes of their own,
+    // in the backward pass too.
+    let (pair, axis) = match pairs {
+        Pairs::Halves => ([2, half], -2),
+        Pairs::Neighbours => ([half, 2], -1),
     };
-    let first = a.mul(&cos)?.sub(&b.mul(&sin)?)?;
-    let second = b.mul(&cos)?.add(&a.mul(&sin)?)?;
-    let turned = match pairs {
-        Pairs::Halves => Tensor::concat(&[&first, &second], -1)?,
-        Pairs::Neighbours => Tensor::stack(&[&first, &second], -1)?.reshape(x.shape())?,
+    let lead = |of: &Tensor| -> SmallVec<[usize; 8]> { of.sizes()[..of.rank() - 1].into() };
+    let paired: Shape = lead(&wide).into_iter().chain(pair).collect();
+    let partner = wide.reshape(paired)?.flip([axis])?.reshape(wide.shape())?;
+    let row = |first: &Tensor, second: &Tensor| {
+        let shape: Shape = lead(first).into_iter().chain([2 * half]).collect();
+        Tensor::stack(&[first, second], axis)?.reshape(shape)
     };
-    turned.to_dtype(x.dtype())
+    let (cos, sin) = (row(&cos, &cos)?, row(&sin.neg()?, &sin)?);
+    wide.mul(&cos)?.add(&partner.mul(&sin)?)?.to_dtype(x.dtype())
 }
 
 fn check(x: &Tensor, cos: &Tensor, sin: &Tensor) -> Result<()> {

@@ -42,16 +42,18 @@ impl Module for CausalSelfAttention {
         let [batch, time, width] = [x.sizes()[0], x.sizes()[1], x.sizes()[2]];
         let each = width / self.heads;
         let all = call("qkv", &self.qkv, x)?.reshape([batch, time, 3, self.heads, each])?;
-        let part = |at: usize| all.narrow(2, at, 1)?.squeeze(2)?.transpose(1, 2);
-        let (mut query, mut key) = (part(0)?, part(1)?);
-        if let Some(base) = self.rotary {
-            let positions = x.device().scope(|| Tensor::iota([time], 0, DType::I32))?;
-            let (cos, sin) = rotary_angles(&positions, each, base)?;
-            query = rotary(&query, &cos, &sin, Pairs::Halves)?;
-            key = rotary(&key, &cos, &sin, Pairs::Halves)?;
-        }
+        let part = |of: &Tensor, at: usize| of.narrow(2, at, 1)?.squeeze(2)?.transpose(1, 2);
+        let turned = match self.rotary {
+            Some(base) => {
+                let positions = x.device().scope(|| Tensor::iota([time, 1, 1], 0, DType::I32))?;
+                let (cos, sin) = rotary_angles(&positions, each, base)?;
+                // Queries and keys at once, where they are.
+                &rotary(&all.narrow(2, 0, 2)?, &cos, &sin, Pairs::Halves)?
+            }
+            None => &all,
+        };
         let options = Attention { causal: true, ..Attention::default() };
-        let mixed = scaled_dot_product_attention(&query, &key, &part(2)?, options)?;
+        let mixed = scaled_dot_product_attention(&part(turned, 0)?, &part(turned, 1)?, &part(&all, 2)?, options)?;
         let joined = mixed.transpose(1, 2)?.reshape([batch, time, width])?;
         self.dropout.forward(&call("proj", &self.proj, &joined)?)
     }
