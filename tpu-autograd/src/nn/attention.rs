@@ -30,7 +30,7 @@ impl CausalSelfAttention {
     }
 
     /// The same with queries and keys turned by their positions, so that weights depend on distances:
-    /// [`tpu_ops::rotary`] with pairs of halves and angles of this base, 10000 in the paper.
+    /// [`tpu_ops::rotary()`] with pairs of halves and angles of this base, 10000 in the paper.
     pub fn with_rotary(self, base: f64) -> Self {
         Self { rotary: Some(base), ..self }
     }
