@@ -63,21 +63,26 @@ fn scatters_that_add_or_overwrite() {
     }
 }
 
+/// Updates `[indices, window]` of one axis, each window at the place that its index says.
+fn windows(combiner: Option<Reducer>) -> ScatterDims {
+    ScatterDims {
+        update_window_dims: Axes::from_slice(&[1]),
+        inserted_window_dims: Axes::new(),
+        input_batching_dims: Axes::new(),
+        scatter_indices_batching_dims: Axes::new(),
+        scatter_dims_to_operand_dims: Axes::from_slice(&[0]),
+        index_vector_dim: 1,
+        indices_are_sorted: false,
+        unique_indices: false,
+        combiner,
+    }
+}
+
 #[test]
 fn updates_out_of_range_have_no_gradient() {
     let at = indices(&[0, 7, -1, 3], &[4]);
     for combiner in [None, Some(Reducer::Sum)] {
-        let dims = ScatterDims {
-            update_window_dims: Axes::from_slice(&[1]),
-            inserted_window_dims: Axes::new(),
-            input_batching_dims: Axes::new(),
-            scatter_indices_batching_dims: Axes::new(),
-            scatter_dims_to_operand_dims: Axes::from_slice(&[0]),
-            index_vector_dim: 1,
-            indices_are_sorted: false,
-            unique_indices: false,
-            combiner,
-        };
+        let dims = windows(combiner);
         // Windows of two: the one that starts at the last element does not fit either.
         check("scatter", 2, &[given(&[4], -1.0, 1.0), given(&[4, 2], -1.0, 1.0)], 3, &|x| {
             Ok(vec![x[0].square()?.scatter_general(&at, &x[1].square()?, dims.clone())?])
@@ -97,17 +102,7 @@ fn scatters_that_multiply_or_take_extremes() {
             })?;
             // Index vectors of two that start windows of two; the last two do not fit.
             let at = indices(&[0, 1, 0, 7, -1], &[5]);
-            let dims = ScatterDims {
-                update_window_dims: Axes::from_slice(&[1]),
-                inserted_window_dims: Axes::new(),
-                input_batching_dims: Axes::new(),
-                scatter_indices_batching_dims: Axes::new(),
-                scatter_dims_to_operand_dims: Axes::from_slice(&[0]),
-                index_vector_dim: 1,
-                indices_are_sorted: false,
-                unique_indices: false,
-                combiner: Some(combiner),
-            };
+            let dims = windows(Some(combiner));
             check("scatter windows", 2, &[given(&[4], 0.4, 1.0), given(&[5, 2], 0.4, 1.0)], seed >> 8, &|x| {
                 Ok(vec![x[0].square()?.scatter_general(&at, &x[1].square()?, dims.clone())?.square()?])
             })
