@@ -54,7 +54,7 @@ fn report(path: &Path, bytes: &[u8], how: &str) -> Result {
 fn fetch(scratch: &Path) -> Result<Vec<u8>> {
     let archive = download(scratch)?;
     let bytes = read(&archive)?;
-    expect_sha256(&archive.display().to_string(), &bytes, ARCHIVE_SHA256)?;
+    expect_sha256(&archive.display().to_string(), &sha256(&bytes), ARCHIVE_SHA256)?;
     let texts = scratch.join("texts");
     make_folder(&texts)?;
     let mut extract = python();
@@ -69,7 +69,7 @@ fn fetch(scratch: &Path) -> Result<Vec<u8>> {
     }
     let works = names.iter().map(|name| read(name)).collect::<Result<Vec<_>>>()?;
     let result = join(&works);
-    expect_sha256("the joined text", &result, RESULT_SHA256)?;
+    expect_sha256("the joined text", &sha256(&result), RESULT_SHA256)?;
     Ok(result)
 }
 
@@ -131,8 +131,8 @@ fn sha256(bytes: &[u8]) -> String {
     Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-fn expect_sha256(what: &str, bytes: &[u8], wanted: &str) -> Result {
-    let found = sha256(bytes);
+/// Errors unless what was found is what was wanted.
+pub fn expect_sha256(what: &str, found: &str, wanted: &str) -> Result {
     if found == wanted { Ok(()) } else { Err(format!("{what} must have sha256 {wanted}, got {found}")) }
 }
 
@@ -169,7 +169,7 @@ mod tests {
     fn sha256_of_the_standards_example() {
         // FIPS 180-2, appendix B.1.
         assert_eq!(sha256(b"abc"), "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
-        let error = expect_sha256("abc", b"abd", &sha256(b"abc")).unwrap_err();
+        let error = expect_sha256("abc", &sha256(b"abd"), &sha256(b"abc")).unwrap_err();
         assert!(error.starts_with("abc must have sha256 ba78"), "{error}");
     }
 

@@ -1,6 +1,6 @@
-//! Everything a developer types: `cargo xtask test`, `data`, `peers`, `bench`, `fuzz`, `size`, `ci`.
+//! Everything a developer types: `cargo xtask test`, `data`, `plugins`, `peers`, `bench`, `fuzz`, `size`, `ci`.
 //!
-//! Needs only cargo; `data`, `peers` and `bench` also need Python 3.11 with pip. Each command says what it does, and
+//! Needs only cargo; `data`, `plugins`, `peers` and `bench` also need Python 3.11 with pip. Each command says what it does, and
 //! fails with the name of the part that failed.
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a program that talks to its user")]
 
@@ -9,6 +9,7 @@ mod ci;
 mod data;
 mod fuzz;
 mod peers;
+mod plugins;
 mod process;
 mod protocol;
 mod size;
@@ -40,6 +41,8 @@ enum Command {
         /// Which one
         name: data::Name,
     },
+    /// Fetch the PJRT plugins that tests run against into target/plugins (needs Python 3.11 with pip; 263 MB)
+    Plugins,
     /// Make target/peers, a Python environment with PyTorch for comparisons (downloads about 5 GB)
     Peers,
     /// Run the criterion benches, then each comparison with PyTorch, interleaved in one run
@@ -84,6 +87,7 @@ fn main() -> ExitCode {
     let outcome = match Cli::parse().command {
         Command::Test { full } => test::run(full),
         Command::Data { name } => data::run(name),
+        Command::Plugins => plugins::run(),
         Command::Peers => peers::make(),
         Command::Bench { name, python, rounds, peers_only } => bench::run(name.as_deref(), python, rounds, peers_only),
         Command::Fuzz { name, seconds, seed } => fuzz::run(&name, seconds, seed),
