@@ -3,11 +3,14 @@
 use crate::lazy::program::Programs;
 use crate::lazy::queue::Queue;
 use crate::runtime::host::Host;
+use crate::runtime::pjrt::{self, Pjrt, PjrtOptions};
 use crate::runtime::{Backend, MemoryStats};
 use crate::{Error, ErrorKind, Result, ensure};
 use std::cell::RefCell;
+use std::collections::HashMap;
 use std::fmt;
-use std::sync::{Arc, OnceLock, RwLock};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, OnceLock, RwLock};
 
 /// A device that tensors live on: one of a backend's, with a queue of its own. Cheap to clone; two handles are equal if
 /// they mean the same device.
@@ -30,6 +33,8 @@ struct Inner {
 }
 
 static HOST: OnceLock<Result<Vec<Device>>> = OnceLock::new();
+/// The devices of each plugin that was opened by its path.
+static PLUGINS: Mutex<Option<HashMap<PathBuf, Vec<Device>>>> = Mutex::new(None);
 static DEFAULT: RwLock<Option<Device>> = RwLock::new(None);
 
 thread_local! {
@@ -59,8 +64,37 @@ impl Device {
         opened.as_deref().map_err(Clone::clone)
     }
 
+    /// The first device of the PJRT plugin at `path`, see [`runtime::pjrt`](crate::runtime::pjrt). The plugin is loaded
+    /// once, with the default options of its client; [`open`](Self::open) makes devices with others.
+    ///
+    /// Errors if the plugin cannot be used, see [`Pjrt::open`].
+    ///
+    /// ```
+    /// use tpu_core::{Device, ErrorKind};
+    /// assert_eq!(Device::pjrt("no/such/plugin.so").unwrap_err().kind(), ErrorKind::Io);
+    /// ```
+    pub fn pjrt(path: impl AsRef<Path>) -> Result<Self> {
+        Ok(Self::pjrts(path)?.swap_remove(0))
+    }
+
+    /// All devices of the PJRT plugin at `path`; as [`pjrt`](Self::pjrt), the same ones at each call.
+    pub fn pjrts(path: impl AsRef<Path>) -> Result<Vec<Self>> {
+        // What is only a name is looked up by the loader.
+        let path = path.as_ref().canonicalize().unwrap_or_else(|_| path.as_ref().into());
+        // Held while loading, so that two threads do not start two clients.
+        let mut plugins = PLUGINS.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        let plugins = plugins.get_or_insert_default();
+        if let Some(devices) = plugins.get(&path) {
+            return Ok(devices.clone());
+        }
+        let devices = Self::open(Arc::new(Pjrt::open(&path, &PjrtOptions::default())?));
+        plugins.insert(path, devices.clone());
+        Ok(devices)
+    }
+
     /// The device that new tensors of this thread go to: that of the innermost [`scope`](Self::scope), else the process's
-    /// [default](Self::set_default), else the backend that `TPU_BACKEND` names, else host.
+    /// [default](Self::set_default), else the backend that `TPU_BACKEND` names, `host` or `pjrt`, else host. The
+    /// [plugin](crate::runtime::pjrt) of `pjrt` is the one in `TPU_LIBRARY_PATH`, else in `PJRT_PLUGIN_LIBRARY_PATH`.
     pub fn current() -> Result<Self> {
         if let Some(device) = SCOPED.with(|scoped| scoped.borrow().clone()) {
             return Ok(device);
@@ -78,8 +112,16 @@ impl Device {
         match std::env::var("TPU_BACKEND") {
             Err(_) => Self::host(),
             Ok(name) if name == "host" => Self::host(),
+            Ok(name) if name == "pjrt" => match pjrt::candidates().into_iter().find_map(|(_, path)| path) {
+                Some(path) => Self::pjrt(path),
+                None => {
+                    let names = pjrt::candidates().map(|(name, _)| name).join(" or ");
+                    let message = format!("requires the path of a plugin in {names} with TPU_BACKEND=pjrt");
+                    Err(Error::new(ErrorKind::Device, "device", message))
+                }
+            },
             Ok(name) => {
-                let message = format!("requires a backend that is there (host), got TPU_BACKEND={name}");
+                let message = format!("requires a backend that is there (host, pjrt), got TPU_BACKEND={name}");
                 Err(Error::new(ErrorKind::Device, "device", message))
             }
         }
@@ -161,6 +203,58 @@ impl Device {
         ensure!(self == other, Device, op, "requires operands on one device, got {self} and {other}");
         Ok(())
     }
+}
+
+/// A place where devices are looked for.
+#[derive(Clone, Debug)]
+pub struct Found {
+    /// `host`, or the variable that may name a plugin.
+    pub source: &'static str,
+    /// The path that it names.
+    pub path: Option<PathBuf>,
+    /// The devices there, or why they are not used.
+    pub devices: Result<Vec<Device>>,
+}
+
+impl fmt::Display for Found {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.source)?;
+        if let Some(path) = &self.path {
+            write!(f, "={}", path.display())?;
+        }
+        match &self.devices {
+            Ok(devices) => write!(f, ": {devices:?}"),
+            Err(error) => write!(f, ": not used: {error}"),
+        }
+    }
+}
+
+/// Every place where devices are looked for, in the order in which they count, with what is there or why it is not used.
+/// Loads the plugin that the environment names.
+///
+/// ```
+/// let found = tpu_core::devices();
+/// assert_eq!(found[0].source, "host");
+/// assert!(!found[0].devices.as_ref().unwrap().is_empty());
+/// ```
+pub fn devices() -> Vec<Found> {
+    let host = Device::hosts().map(<[Device]>::to_vec);
+    let mut all = vec![Found { source: "host", path: None, devices: host }];
+    let mut first: Option<&str> = None;
+    for (source, path) in pjrt::candidates() {
+        let devices = match (&path, first) {
+            (None, _) => Err(Error::new(ErrorKind::Device, source, "is not set")),
+            (Some(_), Some(first)) => {
+                Err(Error::new(ErrorKind::Device, source, format!("does not count, since {first} is set")))
+            }
+            (Some(path), None) => {
+                first = Some(source);
+                Device::pjrts(path)
+            }
+        };
+        all.push(Found { source, path, devices });
+    }
+    all
 }
 
 impl PartialEq for Device {

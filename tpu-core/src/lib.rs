@@ -27,7 +27,7 @@ pub mod tensor;
 #[cfg(any(feature = "reference", test))]
 pub mod testing;
 
-pub use device::Device;
+pub use device::{Device, devices};
 pub use dtype::{Complex64, DType, Element, F8E4M3FN, F8E5M2};
 pub use error::{Error, ErrorKind, Result};
 pub use lazy::Mode;

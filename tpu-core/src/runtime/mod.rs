@@ -4,6 +4,7 @@
 //! device's executor, one program at a time, in order. A backend knows nothing of recording, cuts or caches.
 
 pub mod host;
+pub mod pjrt;
 
 use crate::ir::{Graph, Op, Type};
 use crate::literal::ScalarBytes;

@@ -34,6 +34,7 @@ mod tree;
 
 pub use parse::parse;
 pub use print::print;
+pub(crate) use print::print_with_donors;
 
 #[cfg(test)]
 mod tests {

@@ -25,9 +25,15 @@ use std::fmt::Write;
 /// assert_eq!(text::parse(&text).unwrap(), graph);
 /// ```
 pub fn print(program: Verified<'_>) -> String {
+    print_with_donors(program, &[])
+}
+
+/// As [`print()`], with the parameters that `donors` says marked as ones whose memory results may take: for a compiler,
+/// [`parse`](super::parse()) does not read that.
+pub(crate) fn print_with_donors(program: Verified<'_>, donors: &[bool]) -> String {
     let graph = program.canonical();
     let mut module = Module { out: "module @program {\n".to_string(), pending: VecDeque::new() };
-    Function { graph: &graph, module: &mut module, in_decomposition: false }.main();
+    Function { graph: &graph, module: &mut module, in_decomposition: false }.main(donors);
     while let Some(next) = module.pending.pop_front() {
         match next {
             Pending::Block(block) => {
@@ -75,7 +81,7 @@ struct Line<'a> {
 }
 
 impl Function<'_> {
-    fn main(&mut self) {
+    fn main(&mut self, donors: &[bool]) {
         let main = self.graph.main();
         let checks: Vec<Value> = self.graph.checks.iter().map(|check| check.value).collect();
         let guards = match self.graph.checks.len() {
@@ -85,17 +91,24 @@ impl Function<'_> {
                 format!(" attributes {{tpu_core.checks = {}}}", ints(guarded))
             }
         };
-        self.function("public @main", main, &checks, &guards);
+        let donates = |index: usize| donors.get(index).is_some_and(|&donates| donates);
+        let parameters = self.parameters(main).enumerate();
+        let parameters = parameters.map(|(index, text)| match donates(index) {
+            true => text + " {jax.buffer_donor = true}",
+            false => text,
+        });
+        let parameters = parameters.collect::<Vec<_>>().join(", ");
+        self.function("public @main", &parameters, main, &checks, &guards);
     }
 
     fn private(&mut self, name: &str, block: BlockId) {
-        self.function(&format!("private @{name}"), block, &[], "");
+        let parameters = self.declared(block);
+        self.function(&format!("private @{name}"), &parameters, block, &[], "");
     }
 
-    fn function(&mut self, name: &str, block: BlockId, checks: &[Value], attributes: &str) {
+    fn function(&mut self, name: &str, parameters: &str, block: BlockId, checks: &[Value], attributes: &str) {
         let results: Vec<Value> = self.graph[block].results.iter().chain(checks).copied().collect();
         let types = self.types(&results).join(", ");
-        let parameters = self.declared(block);
         let _ = writeln!(self.module.out, "  func.func {name}({parameters}) -> ({types}){attributes} {{");
         self.nodes(block, 2);
         let (operands, from) = (self.names(&results), self.types(&results));
@@ -105,9 +118,13 @@ impl Function<'_> {
 
     /// The parameters of a block with their types.
     fn declared(&self, block: BlockId) -> String {
+        self.parameters(block).collect::<Vec<_>>().join(", ")
+    }
+
+    /// Each of them.
+    fn parameters(&self, block: BlockId) -> impl Iterator<Item = String> + '_ {
         let parameters = self.graph[block].parameters.iter();
-        let declared = parameters.map(|&node| format!("%v{}: {}", node.0, tensor(&self.graph[node].types[0])));
-        declared.collect::<Vec<_>>().join(", ")
+        parameters.map(|&node| format!("%v{}: {}", node.0, tensor(&self.graph[node].types[0])))
     }
 
     fn name(&self, value: Value) -> String {

@@ -1,0 +1,180 @@
+//! Values on a device of a plugin, and transfers between them and host memory.
+
+use super::client::Client;
+use super::event::Event;
+use super::sys::{self, Args, MemoryLayout, Raw, TiledLayout};
+use crate::ir::Type;
+use crate::runtime::Buffer;
+use crate::{DType, Error, ErrorKind, Result, ensure};
+use std::any::Any;
+use std::fmt;
+use std::sync::Arc;
+
+/// A value on a device.
+pub struct PjrtBuffer {
+    client: Arc<Client>,
+    raw: Raw,
+    device: usize,
+    ty: Type,
+    /// What the device's account was told.
+    bytes: usize,
+}
+
+// SAFETY: the functions on buffers may be called from any thread; the buffer is freed once, by `drop`.
+unsafe impl Send for PjrtBuffer {}
+// SAFETY: as above.
+unsafe impl Sync for PjrtBuffer {}
+
+impl fmt::Debug for PjrtBuffer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "PjrtBuffer({} on {}:{})", self.ty, self.client.platform, self.device)
+    }
+}
+
+/// The name of a dtype in the header, behind `PJRT_Buffer_Type_`.
+fn buffer_type_name(dtype: DType) -> Option<&'static str> {
+    Some(match dtype {
+        DType::Bool => "PRED",
+        DType::U8 => "U8",
+        DType::U16 => "U16",
+        DType::U32 => "U32",
+        DType::U64 => "U64",
+        DType::I8 => "S8",
+        DType::I16 => "S16",
+        DType::I32 => "S32",
+        DType::I64 => "S64",
+        DType::F16 => "F16",
+        DType::BF16 => "BF16",
+        DType::F32 => "F32",
+        DType::F64 => "F64",
+        DType::F8E4M3FN => "F8E4M3FN",
+        DType::F8E5M2 => "F8E5M2",
+        DType::Complex64 => "C64",
+    })
+}
+
+/// The number of a dtype's buffer type.
+fn buffer_type(dtype: DType) -> Result<i32> {
+    let name = buffer_type_name(dtype);
+    let number = name.and_then(|name| sys::BUFFER_TYPES.iter().position(|&known| known == name));
+    match number {
+        Some(number) => Ok(number as i32),
+        None => Err(Error::new(ErrorKind::Unsupported, "pjrt", format!("has no buffers of {dtype}"))),
+    }
+}
+
+/// The bytes of a value on the host.
+fn bytes_of(ty: &Type) -> Result<usize> {
+    ty.bytes().ok_or_else(|| {
+        let message = format!("of {ty} is impossible: it has more bytes than there are addresses");
+        Error::new(ErrorKind::OutOfMemory, "an allocation", message)
+    })
+}
+
+fn dims_of(ty: &Type) -> Vec<i64> {
+    ty.shape.sizes().iter().map(|&size| size as i64).collect()
+}
+
+impl PjrtBuffer {
+    /// Takes over a buffer that a call gave.
+    pub fn new(client: &Arc<Client>, raw: Raw, device: usize, ty: Type) -> Result<Self> {
+        if raw.is_null() {
+            return Err(Error::new(ErrorKind::Execution, "pjrt", format!("gave no buffer for a value of {ty}")));
+        }
+        let bytes = ty.bytes().unwrap_or(0);
+        client.device(device)?.add(bytes);
+        Ok(Self { client: client.clone(), raw, device, ty, bytes })
+    }
+
+    /// Copies row-major elements to a device.
+    pub fn upload(client: &Arc<Client>, device: usize, ty: &Type, bytes: &[u8]) -> Result<Self> {
+        let size = bytes_of(ty)?;
+        ensure!(size == bytes.len(), Shape, "upload", "requires the {size} bytes of {ty}, got {}", bytes.len());
+        let dims = dims_of(ty);
+        // The plugin has read the bytes when the call returns, so that borrowing them is enough.
+        let mut args = Args::new(sys::ClientBufferFromHostBuffer {
+            client: client.raw(),
+            data: bytes.as_ptr().cast(),
+            r#type: buffer_type(ty.dtype)?,
+            dims: dims.as_ptr(),
+            num_dims: dims.len(),
+            host_buffer_semantics: sys::semantics::IMMUTABLE_ONLY_DURING_CALL,
+            device: client.device(device)?.raw,
+            ..Default::default()
+        });
+        client.api.call(&mut args)?;
+        let done = Event::new(&client.api, args.body.done_with_host_buffer);
+        let buffer = Self::new(client, args.body.buffer, device, ty.clone())?;
+        if let Some(done) = done {
+            done.wait()?;
+        }
+        Ok(buffer)
+    }
+
+    /// The object, for calls that take it.
+    pub fn raw(&self) -> Raw {
+        self.raw
+    }
+
+    /// The number of the device it is on.
+    pub fn device(&self) -> usize {
+        self.device
+    }
+
+    /// Whether it belongs to this client.
+    pub fn is_of(&self, client: &Arc<Client>) -> bool {
+        Arc::ptr_eq(&self.client, client)
+    }
+
+    fn to_host(&self, target: &mut [u8]) -> Result<()> {
+        let order: Vec<i64> = (0..self.ty.shape.rank() as i64).rev().collect();
+        let tiled = TiledLayout {
+            struct_size: size_of::<TiledLayout>(),
+            minor_to_major: order.as_ptr(),
+            minor_to_major_size: order.len(),
+            ..Default::default()
+        };
+        // Row-major, whatever the device's layout.
+        let layout = Args::new(MemoryLayout { tiled, r#type: 0 });
+        let mut args = Args::new(sys::BufferToHostBuffer {
+            src: self.raw,
+            host_layout: &raw const layout,
+            dst: target.as_mut_ptr().cast(),
+            dst_size: target.len(),
+            ..Default::default()
+        });
+        self.client.api.call(&mut args)?;
+        // The target stays borrowed until the plugin has written all of it.
+        match Event::new(&self.client.api, args.body.event) {
+            Some(done) => done.wait(),
+            None => Ok(()),
+        }
+    }
+}
+
+impl Buffer for PjrtBuffer {
+    fn ty(&self) -> &Type {
+        &self.ty
+    }
+
+    fn read(&self, target: &mut [u8]) -> Result<()> {
+        let size = bytes_of(&self.ty)?;
+        let (ty, got) = (&self.ty, target.len());
+        ensure!(got == size, Shape, "read", "requires room for the {size} bytes of {ty}, got {got}");
+        // Nothing to copy, and a null target would ask for the size.
+        if size == 0 { Ok(()) } else { self.to_host(target) }
+    }
+
+    fn into_any(self: Arc<Self>) -> Arc<dyn Any + Send + Sync> {
+        self
+    }
+}
+
+impl Drop for PjrtBuffer {
+    fn drop(&mut self) {
+        if let Ok(device) = self.client.device(self.device) {
+            device.remove(self.bytes);
+        }
+        self.client.api.free(sys::BufferDestroy { buffer: self.raw });
+    }
+}

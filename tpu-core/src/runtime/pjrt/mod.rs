@@ -1,0 +1,178 @@
+//! Any PJRT plugin as a backend: a TPU's `libtpu.so`, XLA for CPU, others. Our own thin layer over the C API, see
+//! `docs/decisions/001-own-pjrt-layer.md`.
+//!
+//! A program goes to the plugin as StableHLO text (`ir::text`), with composites as they are: a plugin that has no kernel
+//! for the name takes their decomposition. Checks are extra results. Inputs whose memory a result can take are compiled
+//! as donors, and a run says which of them it keeps. Scalars go to the device with each run.
+//!
+//! The layers, from the bottom: `sys` declares C's structs and table, `api` loads the library and makes calls that give
+//! our errors, `event`, `client`, `buffer` and `executable` own one kind of object each and free it when dropped.
+//! `unsafe` stands where an object is declared shareable between threads and where a plugin's answer is read.
+//!
+//! # Which plugin
+//!
+//! 1. The path given to [`Device::pjrt`](crate::Device::pjrt) or [`Pjrt::open`].
+//! 2. With `TPU_BACKEND=pjrt`: the path in `TPU_LIBRARY_PATH`, else in `PJRT_PLUGIN_LIBRARY_PATH`.
+//!
+//! Nothing is loaded otherwise. [`devices`](crate::devices) says what there is and why something is not used.
+
+mod api;
+mod buffer;
+mod client;
+mod compile_options;
+mod cost;
+mod event;
+mod executable;
+mod options;
+mod sys;
+
+pub use options::OptionValue;
+
+use self::api::Api;
+use self::buffer::PjrtBuffer;
+use self::client::Client;
+use self::executable::PjrtExecutable;
+use crate::ir::{Graph, Op, Type};
+use crate::runtime::{Backend, Buffer, CompileOptions, Executable, MemoryStats};
+use crate::{Error, ErrorKind, Result};
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// How a [`Pjrt`] is opened.
+#[derive(Clone, Default, Debug)]
+pub struct PjrtOptions {
+    /// Options of the plugin's client by name, such as `cpu_device_count`. Values that make a plugin end the process are
+    /// refused before it sees them.
+    pub client: Vec<(String, OptionValue)>,
+}
+
+/// A plugin's client as a backend. Cheap to clone: clones are the same devices.
+#[derive(Clone)]
+pub struct Pjrt(Arc<Client>);
+
+impl fmt::Debug for Pjrt {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl Pjrt {
+    /// Loads the plugin at `path` and starts a client.
+    ///
+    /// Errors with [`ErrorKind::Io`] when the library cannot be loaded, [`ErrorKind::Unsupported`] when it is not a
+    /// plugin or its C API is older than 0.81, [`ErrorKind::Value`] for a wrong option, else with the plugin's own error.
+    ///
+    /// ```
+    /// use tpu_core::ErrorKind;
+    /// use tpu_core::runtime::pjrt::{Pjrt, PjrtOptions};
+    /// let error = Pjrt::open("no/such/plugin.so", &PjrtOptions::default()).unwrap_err();
+    /// assert_eq!(error.kind(), ErrorKind::Io);
+    /// ```
+    pub fn open(path: impl AsRef<Path>, options: &PjrtOptions) -> Result<Self> {
+        let path = path.as_ref();
+        for (name, value) in &options.client {
+            options::check(name, value)?;
+        }
+        refuse_to_search_for_a_tpu(path)?;
+        Ok(Self(Client::new(Api::load(path)?, &options.client)?))
+    }
+
+    /// Major and minor version of the plugin's C API.
+    pub fn api_version(&self) -> (i32, i32) {
+        self.0.api.version()
+    }
+
+    /// What the plugin says of its platform's version.
+    pub fn platform_version(&self) -> &str {
+        &self.0.platform_version
+    }
+
+    /// What the plugin calls the kind of a device. Errors with [`ErrorKind::Device`] if there is none of that number.
+    pub fn device_kind(&self, device: usize) -> Result<&str> {
+        Ok(&self.0.device(device)?.kind)
+    }
+}
+
+/// Without a TPU, libtpu asks the metadata service of Google's cloud key by key, for minutes, before it gives up.
+fn refuse_to_search_for_a_tpu(path: &Path) -> Result<()> {
+    let is_libtpu = path.file_name().is_some_and(|name| name.to_string_lossy().contains("libtpu"));
+    let present = ["/dev/accel0", "/dev/vfio/0"].iter().any(|device| Path::new(device).exists());
+    if !is_libtpu || present || std::env::var_os("TPU_SKIP_MDS_QUERY").is_some() {
+        return Ok(());
+    }
+    let message = format!(
+        "requires a TPU for {}, got none on this machine; with TPU_SKIP_MDS_QUERY=1 it is loaded all the same",
+        path.display()
+    );
+    Err(Error::new(ErrorKind::Device, "pjrt", message))
+}
+
+/// The variables that may name a plugin, in order.
+const VARIABLES: [&str; 2] = ["TPU_LIBRARY_PATH", "PJRT_PLUGIN_LIBRARY_PATH"];
+
+/// The variables that may name a plugin, in the order in which they count, and what each says.
+pub fn candidates() -> [(&'static str, Option<PathBuf>); 2] {
+    VARIABLES.map(|name| {
+        let value = std::env::var_os(name).filter(|value| !value.is_empty());
+        (name, value.map(PathBuf::from))
+    })
+}
+
+/// What a platform is known not to have, before it is asked to compile it.
+fn lacks(platform: &str, op: &Op) -> Option<&'static str> {
+    match op {
+        Op::AllReduce { .. }
+        | Op::AllGather { .. }
+        | Op::ReduceScatter { .. }
+        | Op::AllToAll { .. }
+        | Op::CollectivePermute { .. } => Some("a run is on one device"),
+        Op::Lu if platform == "cpu" => Some("XLA for CPU has no LuDecomposition"),
+        _ => None,
+    }
+}
+
+impl Backend for Pjrt {
+    fn name(&self) -> &str {
+        &self.0.platform
+    }
+
+    fn device_count(&self) -> usize {
+        self.0.devices.len()
+    }
+
+    fn generic_in_sizes(&self) -> bool {
+        false
+    }
+
+    fn supports(&self, op: &Op) -> Result<()> {
+        match lacks(&self.0.platform, op) {
+            None => Ok(()),
+            Some(why) => {
+                let message = format!("is not supported on {}: {why}", self.0.platform);
+                Err(Error::new(ErrorKind::Unsupported, op.name(), message))
+            }
+        }
+    }
+
+    fn compile(&self, graph: &Graph, options: CompileOptions) -> Result<Arc<dyn Executable>> {
+        graph.nodes.iter().try_for_each(|node| self.supports(&node.op))?;
+        Ok(Arc::new(PjrtExecutable::compile(&self.0, graph, options)?))
+    }
+
+    fn upload(&self, device: usize, ty: &Type, bytes: &[u8]) -> Result<Arc<dyn Buffer>> {
+        Ok(Arc::new(PjrtBuffer::upload(&self.0, device, ty, bytes)?))
+    }
+
+    /// As the plugin tells it; of one that keeps no account, the bytes of the buffers alive.
+    fn memory(&self, device: usize) -> MemoryStats {
+        self.0.memory(device)
+    }
+
+    /// Has no effect where the plugin keeps the peak.
+    fn reset_peak_memory(&self, device: usize) {
+        if let Ok(device) = self.0.device(device) {
+            device.reset_peak();
+        }
+    }
+}
