@@ -1,0 +1,308 @@
+//! A PJRT plugin that fails as it is told, for `pjrt_fake.rs`, which compiles this file into a library of its own.
+//!
+//! Its programs give their first argument back. Transfers to the host happen late, on a thread. It counts the objects
+//! that it made and nobody freed.
+#![allow(dead_code, reason = "the declarations of the crate, not all of which are needed here")]
+#![allow(clippy::missing_safety_doc, clippy::undocumented_unsafe_blocks, reason = "each object is what the caller got")]
+
+#[path = "../../src/runtime/pjrt/sys.rs"]
+mod sys;
+
+use std::ffi::c_void;
+use std::ptr::{null, null_mut};
+use std::sync::atomic::{AtomicI64, AtomicU32, AtomicU64, Ordering::SeqCst};
+use std::thread::JoinHandle;
+use std::time::Duration;
+use sys::{Args, Call, Head, Raw};
+
+include!("modes.rs");
+
+static MODE: AtomicU32 = AtomicU32::new(0);
+static LIVE: AtomicI64 = AtomicI64::new(0);
+static KEPT: AtomicU64 = AtomicU64::new(0);
+
+/// Chooses how it fails from now on.
+#[unsafe(no_mangle)]
+pub extern "C" fn fake_fail(mode: u32) {
+    MODE.store(mode, SeqCst);
+}
+
+/// Objects that were made and not freed.
+#[unsafe(no_mangle)]
+pub extern "C" fn fake_live() -> i64 {
+    LIVE.load(SeqCst)
+}
+
+/// A bit for each input that the last run said to keep.
+#[unsafe(no_mangle)]
+pub extern "C" fn fake_kept() -> u64 {
+    KEPT.load(SeqCst)
+}
+
+fn failing(mode: u32) -> bool {
+    MODE.load(SeqCst) == mode
+}
+
+/// An object that the caller frees.
+fn give<T>(object: T) -> Raw {
+    LIVE.fetch_add(1, SeqCst);
+    Box::into_raw(Box::new(object)).cast()
+}
+
+unsafe fn free<T>(object: Raw) {
+    LIVE.fetch_sub(1, SeqCst);
+    drop(unsafe { Box::from_raw(object.cast::<T>()) });
+}
+
+/// The arguments, whatever size the caller says they have.
+unsafe fn body<'a, T>(args: Raw) -> &'a mut T {
+    &mut unsafe { &mut *args.cast::<Args<T>>() }.body
+}
+
+struct Failure {
+    code: i32,
+    text: Vec<u8>,
+}
+
+fn error(code: i32, text: &str) -> Raw {
+    let mut text = text.as_bytes().to_vec();
+    if failing(EXECUTE_FAILS) {
+        text.push(0xFF);
+    }
+    give(Failure { code, text })
+}
+
+unsafe extern "C" fn error_destroy(args: Raw) -> Raw {
+    unsafe { free::<Failure>(body::<sys::ErrorDestroy>(args).error) };
+    null_mut()
+}
+
+unsafe extern "C" fn error_message(args: Raw) -> Raw {
+    let args = unsafe { body::<sys::ErrorMessage>(args) };
+    let failure = unsafe { &*args.error.cast::<Failure>() };
+    (args.message, args.message_size) = (failure.text.as_ptr().cast(), failure.text.len());
+    null_mut()
+}
+
+unsafe extern "C" fn error_get_code(args: Raw) -> Raw {
+    let args = unsafe { body::<sys::ErrorGetCode>(args) };
+    args.code = unsafe { &*args.error.cast::<Failure>() }.code;
+    null_mut()
+}
+
+unsafe extern "C" fn plugin_initialize(_: Raw) -> Raw {
+    if failing(INITIALIZE_FAILS) { error(13, "no licence") } else { null_mut() }
+}
+
+/// Something that is done when the thread is, and has then failed or not.
+struct FakeEvent {
+    thread: Option<JoinHandle<()>>,
+    fails: bool,
+}
+
+fn event(fails: bool, work: impl FnOnce() + Send + 'static) -> Raw {
+    let late = move || {
+        std::thread::sleep(Duration::from_millis(10));
+        work();
+    };
+    give(FakeEvent { thread: Some(std::thread::spawn(late)), fails })
+}
+
+unsafe extern "C" fn event_destroy(args: Raw) -> Raw {
+    unsafe { free::<FakeEvent>(body::<sys::EventDestroy>(args).event) };
+    null_mut()
+}
+
+unsafe extern "C" fn event_await(args: Raw) -> Raw {
+    let event = unsafe { &mut *body::<sys::EventAwait>(args).event.cast::<FakeEvent>() };
+    if let Some(thread) = event.thread.take() {
+        let _ = thread.join();
+    }
+    if event.fails { error(15, "lost on the way") } else { null_mut() }
+}
+
+unsafe extern "C" fn client_create(args: Raw) -> Raw {
+    if failing(CLIENT_FAILS) {
+        return error(5, "no such hardware");
+    }
+    // Two devices: any two different pointers.
+    unsafe { body::<sys::ClientCreate>(args) }.client = give([8 as Raw, 16 as Raw]);
+    null_mut()
+}
+
+unsafe extern "C" fn client_destroy(args: Raw) -> Raw {
+    unsafe { free::<[Raw; 2]>(body::<sys::ClientDestroy>(args).client) };
+    null_mut()
+}
+
+unsafe extern "C" fn client_platform_name(args: Raw) -> Raw {
+    let args = unsafe { body::<sys::ClientPlatformName>(args) };
+    (args.platform_name, args.platform_name_size) = (c"FAKE".as_ptr(), 4);
+    null_mut()
+}
+
+unsafe extern "C" fn client_platform_version(args: Raw) -> Raw {
+    let args = unsafe { body::<sys::ClientPlatformVersion>(args) };
+    (args.platform_version, args.platform_version_size) = (null(), 0);
+    null_mut()
+}
+
+unsafe extern "C" fn client_addressable_devices(args: Raw) -> Raw {
+    let args = unsafe { body::<sys::ClientAddressableDevices>(args) };
+    args.addressable_devices = args.client.cast_const().cast();
+    args.num_addressable_devices = if failing(NO_DEVICES) { 0 } else { 2 };
+    null_mut()
+}
+
+unsafe extern "C" fn device_get_description(args: Raw) -> Raw {
+    let args = unsafe { body::<sys::DeviceGetDescription>(args) };
+    args.device_description = args.device;
+    null_mut()
+}
+
+unsafe extern "C" fn device_description_kind(args: Raw) -> Raw {
+    let args = unsafe { body::<sys::DeviceDescriptionKind>(args) };
+    (args.device_kind, args.device_kind_size) = (c"fake kind".as_ptr(), 9);
+    null_mut()
+}
+
+unsafe extern "C" fn device_memory_stats(args: Raw) -> Raw {
+    let args = unsafe { body::<sys::DeviceMemoryStats>(args) };
+    (args.bytes_in_use, args.bytes_limit, args.bytes_limit_is_set) = (100, 1000, true);
+    (args.peak_bytes_in_use, args.peak_bytes_in_use_is_set) = (200, true);
+    null_mut()
+}
+
+unsafe extern "C" fn client_compile(args: Raw) -> Raw {
+    if failing(COMPILE_FAILS) {
+        return error(8, "24.00G exceeds available memory");
+    }
+    unsafe { body::<sys::ClientCompile>(args) }.executable = give(());
+    null_mut()
+}
+
+unsafe extern "C" fn loaded_executable_get_executable(args: Raw) -> Raw {
+    unsafe { body::<sys::LoadedExecutableGetExecutable>(args) }.executable = give(());
+    null_mut()
+}
+
+unsafe extern "C" fn executable_num_outputs(args: Raw) -> Raw {
+    unsafe { body::<sys::ExecutableNumOutputs>(args) }.num_outputs = if failing(WRONG_OUTPUTS) { 7 } else { 1 };
+    null_mut()
+}
+
+unsafe extern "C" fn executable_destroy(args: Raw) -> Raw {
+    unsafe { free::<()>(body::<sys::ExecutableDestroy>(args).executable) };
+    null_mut()
+}
+
+unsafe extern "C" fn loaded_executable_execute(args: Raw) -> Raw {
+    let args = unsafe { body::<sys::LoadedExecutableExecute>(args) };
+    if failing(EXECUTE_FAILS) {
+        return error(13, "a core melted ");
+    }
+    let options = &unsafe { &*args.options }.body;
+    let kept = (0..options.num_non_donatable_input_indices)
+        .map(|i| 1 << unsafe { *options.non_donatable_input_indices.add(i) });
+    KEPT.store(kept.sum(), SeqCst);
+    let first = unsafe { **args.argument_lists };
+    let copy = unsafe { &*first.cast::<Vec<u8>>() }.clone();
+    unsafe { **args.output_lists = if failing(NO_BUFFER) { null_mut() } else { give(copy) } };
+    unsafe { *args.device_complete_events = event(failing(EXECUTE_EVENT_FAILS), || ()) };
+    null_mut()
+}
+
+unsafe extern "C" fn client_buffer_from_host_buffer(args: Raw) -> Raw {
+    let args = unsafe { body::<sys::ClientBufferFromHostBuffer>(args) };
+    if failing(UPLOAD_FAILS) {
+        return error(8, "full");
+    }
+    let dims = (0..args.num_dims).map(|i| unsafe { *args.dims.add(i) });
+    // The tests upload f32.
+    let bytes = 4 * dims.product::<i64>() as usize;
+    args.buffer = give(unsafe { std::slice::from_raw_parts(args.data.cast::<u8>(), bytes) }.to_vec());
+    args.done_with_host_buffer = event(failing(UPLOAD_EVENT_FAILS), || ());
+    null_mut()
+}
+
+unsafe extern "C" fn buffer_to_host_buffer(args: Raw) -> Raw {
+    struct Copy(Vec<u8>, *mut c_void);
+    unsafe impl Send for Copy {}
+    impl Copy {
+        fn write(self) {
+            unsafe { std::ptr::copy_nonoverlapping(self.0.as_ptr(), self.1.cast(), self.0.len()) };
+        }
+    }
+    let args = unsafe { body::<sys::BufferToHostBuffer>(args) };
+    if failing(READ_FAILS) {
+        return error(3, "deleted");
+    }
+    let copy = Copy(unsafe { &*args.src.cast::<Vec<u8>>() }.clone(), args.dst);
+    args.event = event(failing(READ_EVENT_FAILS), move || copy.write());
+    null_mut()
+}
+
+unsafe extern "C" fn buffer_destroy(args: Raw) -> Raw {
+    unsafe { free::<Vec<u8>>(body::<sys::BufferDestroy>(args).buffer) };
+    null_mut()
+}
+
+type Function = unsafe extern "C" fn(Raw) -> Raw;
+
+#[repr(C)]
+struct Table {
+    head: Head,
+    functions: [Option<Function>; 118],
+}
+
+/// The table as the mode says.
+#[unsafe(no_mangle)]
+#[allow(non_snake_case, reason = "the name that callers look for")]
+pub extern "C" fn GetPjrtApi() -> *const Head {
+    if failing(NO_TABLE) {
+        return null();
+    }
+    let mut functions: [Option<Function>; 118] = [None; 118];
+    let mut set = |index: usize, function: Function| functions[index] = Some(function);
+    set(sys::ErrorDestroy::INDEX, error_destroy);
+    set(sys::ErrorMessage::INDEX, error_message);
+    set(sys::ErrorGetCode::INDEX, error_get_code);
+    set(sys::PluginInitialize::INDEX, plugin_initialize);
+    set(sys::EventDestroy::INDEX, event_destroy);
+    set(sys::EventAwait::INDEX, event_await);
+    set(sys::ClientCreate::INDEX, client_create);
+    set(sys::ClientDestroy::INDEX, client_destroy);
+    set(sys::ClientPlatformName::INDEX, client_platform_name);
+    set(sys::ClientPlatformVersion::INDEX, client_platform_version);
+    set(sys::ClientAddressableDevices::INDEX, client_addressable_devices);
+    set(sys::ClientCompile::INDEX, client_compile);
+    set(sys::ClientBufferFromHostBuffer::INDEX, client_buffer_from_host_buffer);
+    set(sys::DeviceDescriptionKind::INDEX, device_description_kind);
+    set(sys::DeviceGetDescription::INDEX, device_get_description);
+    set(sys::DeviceMemoryStats::INDEX, device_memory_stats);
+    set(sys::ExecutableDestroy::INDEX, executable_destroy);
+    set(sys::ExecutableNumOutputs::INDEX, executable_num_outputs);
+    set(sys::LoadedExecutableDestroy::INDEX, executable_destroy);
+    set(sys::LoadedExecutableGetExecutable::INDEX, loaded_executable_get_executable);
+    set(sys::LoadedExecutableExecute::INDEX, loaded_executable_execute);
+    set(sys::BufferDestroy::INDEX, buffer_destroy);
+    set(sys::BufferToHostBuffer::INDEX, buffer_to_host_buffer);
+    if failing(NULL_ENTRY) {
+        functions[sys::ClientCompile::INDEX] = None;
+    }
+    let struct_size = match MODE.load(SeqCst) {
+        TINY_TABLE => 8,
+        // What lies behind must not be read.
+        SHORT_TABLE => size_of::<Head>() + 8 * sys::ClientCompile::INDEX,
+        _ => size_of::<Table>(),
+    };
+    let head = Head {
+        struct_size,
+        extension_start: null_mut(),
+        version_size: 24,
+        version_extension_start: null_mut(),
+        major: if failing(NEXT_MAJOR) { 1 } else { 0 },
+        minor: if failing(OLD_VERSION) { 80 } else { 500 },
+    };
+    Box::leak(Box::new(Table { head, functions })) as *const Table as *const Head
+}

@@ -1,0 +1,281 @@
+//! The error paths of the plugin backend, with a plugin that fails as it is told.
+
+use libloading::Library;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+use std::sync::{Arc, OnceLock};
+use tpu_core::ir::{Graph, Type};
+use tpu_core::runtime::pjrt::{OptionValue, Pjrt, PjrtOptions};
+use tpu_core::runtime::{Argument, Backend, Buffer, CompileOptions, Executable};
+use tpu_core::{DType, Device, Error, ErrorKind, Result, Tensor};
+
+include!("pjrt/modes.rs");
+
+/// A fake plugin of its own, with its own mode and counters.
+struct Fake {
+    library: Library,
+    path: PathBuf,
+}
+
+/// The compiled fake, once per process.
+fn compiled() -> &'static Path {
+    static COMPILED: OnceLock<PathBuf> = OnceLock::new();
+    COMPILED.get_or_init(|| {
+        let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("fake_plugin.{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        let path = folder.join("fake.so");
+        let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/pjrt/fake.rs");
+        let mut rustc = Command::new(std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into()));
+        rustc.args(["--edition=2024", "--crate-type=cdylib", "--crate-name=fake_plugin", "-o"]).arg(&path).arg(source);
+        let output = rustc.output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        path
+    })
+}
+
+impl Fake {
+    /// Another copy of the library, which has its own statics, set to fail in this way.
+    fn new(mode: u32) -> Self {
+        static COUNT: AtomicUsize = AtomicUsize::new(0);
+        let path = compiled().with_file_name(format!("fake-{}.so", COUNT.fetch_add(1, SeqCst)));
+        std::fs::copy(compiled(), &path).unwrap();
+        // SAFETY: the library is ours; it does nothing when it is loaded.
+        let library = unsafe { Library::new(&path) }.unwrap();
+        let fake = Self { library, path };
+        fake.fail(mode);
+        fake
+    }
+
+    fn fail(&self, mode: u32) {
+        // SAFETY: the type is the function's.
+        unsafe { self.library.get::<extern "C" fn(u32)>(b"fake_fail\0").unwrap()(mode) };
+    }
+
+    /// Objects that nobody freed.
+    fn live(&self) -> i64 {
+        // SAFETY: the type is the function's.
+        unsafe { self.library.get::<extern "C" fn() -> i64>(b"fake_live\0").unwrap()() }
+    }
+
+    /// Bits of the inputs that the last run kept.
+    fn kept(&self) -> u64 {
+        // SAFETY: the type is the function's.
+        unsafe { self.library.get::<extern "C" fn() -> u64>(b"fake_kept\0").unwrap()() }
+    }
+
+    fn open(&self) -> Result<Pjrt> {
+        Pjrt::open(&self.path, &PjrtOptions::default())
+    }
+}
+
+fn vector() -> Type {
+    Type::new(DType::F32, [2])
+}
+
+/// The first of two parameters, which is what every program of the fake gives.
+fn first() -> Graph {
+    let mut graph = Graph::new();
+    let main = graph.main();
+    let x = graph.parameter(main, vector());
+    graph.parameter(main, vector());
+    graph.set_results(main, vec![x]);
+    graph
+}
+
+const BYTES: [u8; 8] = [1, 2, 3, 4, 5, 6, 7, 8];
+
+fn upload(backend: &Pjrt) -> Result<Arc<dyn Buffer>> {
+    backend.upload(0, &vector(), &BYTES)
+}
+
+fn compile(backend: &Pjrt) -> Result<Arc<dyn Executable>> {
+    backend.compile(&first(), CompileOptions::default())
+}
+
+/// Uploads, runs and reads.
+fn round(backend: &Pjrt) -> Result<Vec<u8>> {
+    let program = compile(backend)?;
+    let mut arguments = [Argument::Shared(upload(backend)?), Argument::Shared(upload(backend)?)];
+    let outcome = program.run(0, &mut arguments)?;
+    let mut bytes = vec![0; 8];
+    outcome.results[0].read(&mut bytes)?;
+    Ok(bytes)
+}
+
+#[track_caller]
+fn assert_error(error: Error, kind: ErrorKind, text: &str) {
+    assert_eq!(error.kind(), kind, "{error}");
+    assert!(error.to_string().contains(text), "{error}");
+}
+
+#[test]
+fn a_plugin_that_works_works_and_everything_is_freed() {
+    let fake = Fake::new(WORKS);
+    let backend = fake.open().unwrap();
+    assert_eq!((backend.name(), backend.device_count(), backend.api_version()), ("fake", 2, (0, 500)));
+    assert_eq!(backend.device_kind(0).unwrap(), "fake kind");
+    for _ in 0..3 {
+        assert_eq!(round(&backend).unwrap(), BYTES);
+    }
+    drop(backend);
+    assert_eq!(fake.live(), 0);
+}
+
+#[test]
+fn memory_is_what_the_plugin_says() {
+    let backend = Fake::new(WORKS).open().unwrap();
+    let memory = backend.memory(1);
+    assert_eq!((memory.in_use, memory.peak, memory.limit), (100, 200, Some(1000)));
+}
+
+#[test]
+fn libraries_that_are_no_usable_plugin_are_refused() {
+    let cases = [
+        (OLD_VERSION, "has C API 0.80, requires 0.81 or a later 0"),
+        (NEXT_MAJOR, "has C API 1.500"),
+        (NO_TABLE, "gives no function table"),
+        (TINY_TABLE, "a function table of 8 bytes"),
+    ];
+    for (mode, text) in cases {
+        assert_error(Fake::new(mode).open().unwrap_err(), ErrorKind::Unsupported, text);
+    }
+    let text_file = Path::new(env!("CARGO_MANIFEST_DIR")).join("Cargo.toml");
+    let error = Pjrt::open(text_file, &PjrtOptions::default()).unwrap_err();
+    assert_error(error, ErrorKind::Io, "could not load");
+}
+
+#[test]
+fn a_function_that_the_plugin_lacks_is_an_error_that_names_it() {
+    for mode in [SHORT_TABLE, NULL_ENTRY] {
+        let fake = Fake::new(mode);
+        let backend = fake.open();
+        // The short table ends before the functions on devices.
+        let error = backend.and_then(|backend| compile(&backend)).unwrap_err();
+        let name = if mode == SHORT_TABLE { "PJRT_Device_GetDescription" } else { "PJRT_Client_Compile" };
+        assert_error(error, ErrorKind::Unsupported, &format!("{name} is not implemented by"));
+    }
+}
+
+#[test]
+fn a_client_that_does_not_start_is_an_error() {
+    let error = |mode| {
+        let fake = Fake::new(mode);
+        let error = fake.open().unwrap_err();
+        assert_eq!(fake.live(), 0, "{error}");
+        error
+    };
+    assert_error(error(INITIALIZE_FAILS), ErrorKind::Execution, "PJRT_Plugin_Initialize failed: no licence (code 13)");
+    assert_error(error(CLIENT_FAILS), ErrorKind::Device, "PJRT_Client_Create failed: no such hardware");
+    assert_error(error(NO_DEVICES), ErrorKind::Device, "has no devices");
+}
+
+#[test]
+fn a_wrong_option_never_reaches_the_plugin() {
+    // The library is not even loaded.
+    let client = vec![("cpu_device_count".to_string(), OptionValue::Int(-1))];
+    let error = Pjrt::open("no/such/plugin.so", &PjrtOptions { client }).unwrap_err();
+    assert_error(error, ErrorKind::Value, "a number from 1 to 64");
+}
+
+#[test]
+fn failures_of_a_working_client_are_errors_and_leak_nothing() {
+    let cases = [
+        (COMPILE_FAILS, ErrorKind::OutOfMemory, "PJRT_Client_Compile failed: 24.00G exceeds"),
+        (WRONG_OUTPUTS, ErrorKind::Execution, "requires 1 results, got a program of 7"),
+        (UPLOAD_FAILS, ErrorKind::OutOfMemory, "PJRT_Client_BufferFromHostBuffer failed: full"),
+        (UPLOAD_EVENT_FAILS, ErrorKind::Execution, "lost on the way"),
+        (EXECUTE_FAILS, ErrorKind::Execution, "a core melted \u{FFFD}"),
+        (EXECUTE_EVENT_FAILS, ErrorKind::Execution, "lost on the way"),
+        (NO_BUFFER, ErrorKind::Execution, "gave no buffer"),
+        (READ_FAILS, ErrorKind::Value, "PJRT_Buffer_ToHostBuffer failed: deleted"),
+        (READ_EVENT_FAILS, ErrorKind::Execution, "lost on the way"),
+    ];
+    for (mode, kind, text) in cases {
+        let fake = Fake::new(WORKS);
+        let backend = fake.open().unwrap();
+        fake.fail(mode);
+        assert_error(round(&backend).unwrap_err(), kind, text);
+        // It is not the end: what comes next works.
+        fake.fail(WORKS);
+        assert_eq!(round(&backend).unwrap(), BYTES, "{text}");
+        drop(backend);
+        assert_eq!(fake.live(), 0, "{text}");
+    }
+}
+
+#[test]
+fn a_failed_run_leaves_donated_arguments_where_they_are() {
+    for mode in [EXECUTE_FAILS, EXECUTE_EVENT_FAILS] {
+        let fake = Fake::new(WORKS);
+        let backend = fake.open().unwrap();
+        let program = compile(&backend).unwrap();
+        let mut arguments = [Argument::Donated(upload(&backend).unwrap()), Argument::Shared(upload(&backend).unwrap())];
+        fake.fail(mode);
+        program.run(0, &mut arguments).unwrap_err();
+        let Argument::Donated(buffer) = &arguments[0] else { panic!("{arguments:?}") };
+        let mut bytes = [0; 8];
+        fake.fail(WORKS);
+        buffer.read(&mut bytes).unwrap();
+        assert_eq!(bytes, BYTES);
+    }
+}
+
+#[test]
+fn a_run_says_which_inputs_the_plugin_must_keep() {
+    let fake = Fake::new(WORKS);
+    let backend = fake.open().unwrap();
+    let program = compile(&backend).unwrap();
+    for (donated, kept) in [([false, false], 0b11), ([true, false], 0b10), ([false, true], 0b01), ([true, true], 0)] {
+        let mut arguments = donated.map(|donated| {
+            let buffer = upload(&backend).unwrap();
+            if donated { Argument::Donated(buffer) } else { Argument::Shared(buffer) }
+        });
+        program.run(0, &mut arguments).unwrap();
+        assert_eq!(fake.kept(), kept, "{donated:?}");
+    }
+}
+
+#[test]
+fn buffers_of_another_client_are_refused() {
+    let (one, two) = (Fake::new(WORKS), Fake::new(WORKS));
+    let (one, two) = (one.open().unwrap(), two.open().unwrap());
+    let program = compile(&one).unwrap();
+    let mut arguments = [Argument::Shared(upload(&one).unwrap()), Argument::Shared(upload(&two).unwrap())];
+    assert_error(program.run(0, &mut arguments).unwrap_err(), ErrorKind::Device, "requires argument 1 on fake:0");
+    let other = tpu_core::runtime::host::Host::from_env().unwrap().upload(0, &vector(), &BYTES).unwrap();
+    arguments[1] = Argument::Shared(other);
+    assert_error(program.run(0, &mut arguments).unwrap_err(), ErrorKind::Device, "requires a buffer of its own");
+    assert_error(program.run(0, &mut []).unwrap_err(), ErrorKind::Internal, "requires 2 arguments, got 0");
+}
+
+#[test]
+fn objects_may_outlive_what_made_them() {
+    let fake = Fake::new(WORKS);
+    let backend = fake.open().unwrap();
+    let (program, buffer) = (compile(&backend).unwrap(), upload(&backend).unwrap());
+    drop(backend);
+    let mut bytes = [0; 8];
+    buffer.read(&mut bytes).unwrap();
+    assert_eq!(bytes, BYTES);
+    drop(buffer);
+    assert!(fake.live() > 0);
+    drop(program);
+    assert_eq!(fake.live(), 0);
+}
+
+#[test]
+fn a_tensor_whose_program_failed_says_so_and_others_stay_readable() {
+    let fake = Fake::new(WORKS);
+    let device = Device::pjrt(&fake.path).unwrap();
+    device.scope(|| {
+        let x = Tensor::from_slice(&[1.0f32, 2.0]).unwrap();
+        fake.fail(EXECUTE_FAILS);
+        let y = x.add(&x).unwrap();
+        assert_error(y.to_vec::<f32>().unwrap_err(), ErrorKind::Execution, "a core melted");
+        fake.fail(WORKS);
+        assert_eq!(x.to_vec::<f32>().unwrap(), [1.0, 2.0]);
+        // Every program of the fake gives its first argument.
+        assert_eq!(x.add(&x).unwrap().to_vec::<f32>().unwrap(), [1.0, 2.0]);
+    });
+}
