@@ -1,7 +1,7 @@
 //! `cargo xtask test`: every test there is.
 
 use crate::workspace::{Workspace, cargo};
-use crate::{Result, process};
+use crate::{Result, plugins, process};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -61,6 +61,7 @@ pub fn run(full: bool) -> Result {
 
     let mut count = Count::default();
     let mut parts = Vec::new();
+    time(&mut parts, "plugins", plugins::for_tests);
     let cargo_test = "unit, integration and doc tests";
     time(&mut parts, cargo_test, || {
         let mut command = cargo();
