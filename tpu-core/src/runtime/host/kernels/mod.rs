@@ -15,6 +15,7 @@ mod conv;
 mod convert;
 mod dot;
 mod elementwise;
+mod fft;
 mod gather;
 mod linalg;
 mod movement;
@@ -135,13 +136,13 @@ pub(crate) fn supports(op: &Op) -> Result<()> {
         | Op::Sort { .. }
         | Op::TopK { .. }
         | Op::RngBits(_)
+        | Op::Fft { .. }
         | Op::Cholesky { .. }
         | Op::TriangularSolve { .. }
         | Op::OptimizationBarrier => Ok(()),
         // Parameters and composites are the executor's: it binds the ones and inlines the others.
         Op::Parameter { .. }
         | Op::Composite { .. }
-        | Op::Fft { .. }
         | Op::Qr
         | Op::Eigh
         | Op::Lu
@@ -299,6 +300,10 @@ pub(crate) fn run(op: &Op, inputs: &[Operand<'_>], outputs: &mut [Target<'_>], m
             let [seed, offset] = operands(op, inputs)?;
             random::bits(seed, offset, results::<1>(op, outputs)?)
         }
+        Op::Fft { kind, lengths } => {
+            let [x] = operands(op, inputs)?;
+            fft::fft(*kind, lengths, x, results::<1>(op, outputs)?, memory)
+        }
         Op::Cholesky { lower } => {
             let [x] = operands(op, inputs)?;
             linalg::cholesky(op, *lower, x, results::<1>(op, outputs)?, memory)
@@ -316,7 +321,6 @@ pub(crate) fn run(op: &Op, inputs: &[Operand<'_>], outputs: &mut [Target<'_>], m
         }
         Op::Parameter { .. }
         | Op::Composite { .. }
-        | Op::Fft { .. }
         | Op::Qr
         | Op::Eigh
         | Op::Lu

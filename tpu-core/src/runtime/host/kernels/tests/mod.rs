@@ -219,6 +219,11 @@ fn allowance(op: &Op, inputs: &[Array], result: &Type) -> (f64, f64) {
             let count = inputs[2].elements() as f64;
             (count * unit, 4.0 * count * unit)
         }
+        // Both in double precision, of operands of modulus below 3.
+        Op::Fft { lengths, .. } => {
+            let terms = lengths.iter().product::<usize>() as f64;
+            (unit, 3.0 * terms * terms * f64::EPSILON)
+        }
         Op::Cholesky { .. } | Op::TriangularSolve { .. } => (16.0 * unit, 16.0 * unit),
         _ => (0.0, 0.0),
     }

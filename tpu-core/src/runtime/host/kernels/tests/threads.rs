@@ -2,7 +2,7 @@
 
 use super::{Random, kernel};
 use crate::DType;
-use crate::ir::{Axes, ConvDims, DotDims, Op, Precision, Reducer, ScatterDims, Type};
+use crate::ir::{Axes, ConvDims, DotDims, FftKind, Op, Precision, Reducer, ScatterDims, Type};
 use crate::reference::Array;
 use smallvec::smallvec;
 use std::sync::Arc;
@@ -76,6 +76,7 @@ fn large_programs() -> Vec<(Op, Vec<Type>)> {
         (Op::Convolution(Arc::new(weights)), vec![f32s(&[5, 16, 24, 24]), f32s(&[5, 8, 24, 24])]),
         (Op::Scatter(Arc::new(rows)), vec![f32s(&[8, 64]), Type::new(DType::I64, [5000]), f32s(&[5000, 64])]),
         (Op::Transpose(smallvec![2, 0, 1]), vec![f32s(&[37, 65, 301])]),
+        (Op::Fft { kind: FftKind::Rfft, lengths: smallvec![60, 222] }, vec![f32s(&[60, 222])]),
         (Op::Sort { axis: 0, descending: false, stable: true }, vec![f32s(&[500, 90])]),
     ]
 }
