@@ -34,6 +34,8 @@ pub enum ErrorKind {
     Io,
     /// The backend or a plugin failed while running.
     Execution,
+    /// A plugin did not end what it began in the time it is given.
+    TimedOut,
     /// A rule of the IR was broken: a fault of this library, please report it.
     Internal,
 }

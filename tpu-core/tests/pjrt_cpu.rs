@@ -16,7 +16,7 @@ fn cpu() -> Option<Pjrt> {
     static CPU: OnceLock<Option<Pjrt>> = OnceLock::new();
     let open = || {
         let client = vec![("cpu_device_count".to_string(), OptionValue::Int(2))];
-        pjrt::plugin(pjrt::CPU).map(|path| Pjrt::open(path, &PjrtOptions { client }).unwrap())
+        pjrt::plugin(pjrt::CPU).map(|path| Pjrt::open(path, &PjrtOptions { client, ..Default::default() }).unwrap())
     };
     CPU.get_or_init(open).clone()
 }
@@ -64,6 +64,14 @@ fn elements_of_every_dtype_go_there_and_back() {
             assert_eq!(read(&buffer).bytes(), x.bytes(), "{dtype} {sizes:?}");
         }
     }
+}
+
+/// As PyTorch reads them, see `bool_bytes.rs`.
+#[test]
+fn bytes_of_a_bool_other_than_0_are_1_on_the_device() {
+    let Some(cpu) = cpu() else { return };
+    let buffer = cpu.upload(0, &Type::new(DType::Bool, [5]), &[0, 1, 2, 0x80, 0xff]).unwrap();
+    assert_eq!(read(&buffer).bytes(), [0, 1, 1, 1, 1]);
 }
 
 #[test]
@@ -118,7 +126,7 @@ fn a_donated_buffer_gives_its_memory_to_the_result() {
     let Some(cpu) = cpu() else { return };
     // On a device of its own account: other tests use the others.
     let client = vec![("cpu_device_count".to_string(), OptionValue::Int(1))];
-    let backend = Pjrt::open(pjrt::plugin(pjrt::CPU).unwrap(), &PjrtOptions { client }).unwrap();
+    let backend = Pjrt::open(pjrt::plugin(pjrt::CPU).unwrap(), &PjrtOptions { client, ..Default::default() }).unwrap();
     drop(cpu);
     assert_eq!(backend.memory(0).in_use, 0);
     let x = f32s(&[1.0; 256]);

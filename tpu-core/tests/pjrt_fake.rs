@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant};
 use tpu_core::ir::{Graph, Type};
 use tpu_core::runtime::pjrt::{OptionValue, Pjrt, PjrtOptions};
 use tpu_core::runtime::{Argument, Backend, Buffer, CompileOptions, Executable};
@@ -174,7 +175,7 @@ fn a_client_that_does_not_start_is_an_error() {
 fn a_wrong_option_never_reaches_the_plugin() {
     // The library is not even loaded.
     let client = vec![("cpu_device_count".to_string(), OptionValue::Int(-1))];
-    let error = Pjrt::open("no/such/plugin.so", &PjrtOptions { client }).unwrap_err();
+    let error = Pjrt::open("no/such/plugin.so", &PjrtOptions { client, ..Default::default() }).unwrap_err();
     assert_error(error, ErrorKind::Value, "a number from 1 to 64");
 }
 
@@ -202,6 +203,80 @@ fn failures_of_a_working_client_are_errors_and_leak_nothing() {
         drop(backend);
         assert_eq!(fake.live(), 0, "{text}");
     }
+}
+
+/// With a time-out that is far more than the fake takes when nothing hangs.
+fn impatient(fake: &Fake) -> Pjrt {
+    let options = PjrtOptions { timeout: Some(Duration::from_millis(300)), ..Default::default() };
+    Pjrt::open(&fake.path, &options).unwrap()
+}
+
+/// Waits until the fake has only so many objects left.
+#[track_caller]
+fn assert_live_soon(fake: &Fake, want: i64) {
+    let start = Instant::now();
+    while fake.live() != want {
+        assert!(start.elapsed() < Duration::from_secs(60), "{} objects instead of {want}", fake.live());
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+#[test]
+fn what_hangs_times_out_and_stays_allocated_until_the_plugin_is_done_with_it() {
+    // Beside the client and the event: the buffer; results, both arguments and the program; the program's result, as a
+    // read only writes to memory of the host (which `cargo xtask valgrind` looks after).
+    let cases =
+        [(UPLOAD_HANGS, "an upload", 3), (EXECUTE_HANGS, "a run", 6), (READ_HANGS, "a transfer to the host", 2)];
+    for (mode, text, objects) in cases {
+        let fake = Fake::new(WORKS);
+        let backend = impatient(&fake);
+        assert_eq!(round(&backend).unwrap(), BYTES);
+        fake.fail(mode);
+        assert_error(round(&backend).unwrap_err(), ErrorKind::TimedOut, text);
+        drop(backend);
+        assert_eq!(fake.live(), objects, "{text}");
+        fake.fail(WORKS);
+        // A client that had something hanging is never closed.
+        assert_live_soon(&fake, 1);
+    }
+}
+
+#[test]
+fn late_failures_are_the_plugins_and_not_time_outs() {
+    for mode in [UPLOAD_EVENT_FAILS, EXECUTE_EVENT_FAILS, READ_EVENT_FAILS] {
+        let fake = Fake::new(WORKS);
+        let backend = impatient(&fake);
+        fake.fail(mode);
+        assert_error(round(&backend).unwrap_err(), ErrorKind::Execution, "lost on the way");
+        drop(backend);
+        assert_live_soon(&fake, 0);
+    }
+}
+
+#[test]
+fn a_plugin_that_cannot_call_is_waited_for() {
+    let fake = Fake::new(NO_ON_READY);
+    let backend = impatient(&fake);
+    fake.fail(WORKS);
+    assert_eq!(round(&backend).unwrap(), BYTES);
+}
+
+#[test]
+fn others_stay_readable_while_a_run_hangs() {
+    let fake = Fake::new(WORKS);
+    let device = Device::open(Arc::new(impatient(&fake))).swap_remove(0);
+    device.scope(|| {
+        let x = Tensor::from_slice(&[1.0f32, 2.0]).unwrap();
+        let y = x.add(&x).unwrap();
+        y.wait().unwrap();
+        fake.fail(EXECUTE_HANGS);
+        let z = x.mul(&x).unwrap();
+        assert_error(z.to_vec::<f32>().unwrap_err(), ErrorKind::TimedOut, "a run");
+        assert_eq!(x.to_vec::<f32>().unwrap(), [1.0, 2.0]);
+        assert_eq!(y.to_vec::<f32>().unwrap(), [1.0, 2.0]);
+        fake.fail(WORKS);
+        assert_eq!(x.mul(&x).unwrap().to_vec::<f32>().unwrap(), [1.0, 2.0]);
+    });
 }
 
 #[test]

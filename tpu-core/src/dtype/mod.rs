@@ -3,6 +3,7 @@
 pub mod convert;
 mod float8;
 
+use crate::runtime::HostMemory;
 pub use float8::{F8E4M3FN, F8E5M2};
 use half::{bf16, f16};
 use std::borrow::Cow;
@@ -197,7 +198,8 @@ pub trait Element:
     fn read_bytes(bytes: &[u8]) -> Vec<Self>;
 
     /// A vector of `len` elements whose bytes `fill` writes. `None` when there is not that much memory.
-    fn fill(len: usize, fill: impl FnOnce(&mut [u8]) -> crate::Result<()>) -> Option<crate::Result<Vec<Self>>>;
+    fn fill(len: usize, fill: impl FnOnce(HostMemory) -> crate::Result<HostMemory>)
+    -> Option<crate::Result<Vec<Self>>>;
 }
 
 /// `len` default values, `None` when there is not that much memory.
@@ -206,6 +208,15 @@ fn try_zeroed<T: Copy + Default>(len: usize) -> Option<Vec<T>> {
     values.try_reserve_exact(len).ok()?;
     values.resize(len, T::default());
     Some(values)
+}
+
+/// The vector after `fill` has had it.
+fn filled<T: bytemuck::Pod + Send + Sync>(
+    values: Vec<T>,
+    fill: impl FnOnce(HostMemory) -> crate::Result<HostMemory>,
+) -> crate::Result<Vec<T>> {
+    let other = || crate::Error::new(crate::ErrorKind::Internal, "read", "requires the memory back that it lent");
+    fill(HostMemory::of(values))?.into_vec().ok_or_else(other)
 }
 
 mod sealed {
@@ -220,9 +231,11 @@ macro_rules! elements {
             fn read_bytes(bytes: &[u8]) -> Vec<Self> {
                 bytes.chunks_exact(size_of::<Self>()).map(bytemuck::pod_read_unaligned).collect()
             }
-            fn fill(len: usize, fill: impl FnOnce(&mut [u8]) -> crate::Result<()>) -> Option<crate::Result<Vec<Self>>> {
-                let mut values = try_zeroed::<Self>(len)?;
-                Some(fill(bytemuck::cast_slice_mut(&mut values)).map(|()| values))
+            fn fill(
+                len: usize,
+                fill: impl FnOnce(HostMemory) -> crate::Result<HostMemory>,
+            ) -> Option<crate::Result<Vec<Self>>> {
+                Some(filled(try_zeroed::<Self>(len)?, fill))
             }
         }
     )*};
@@ -240,9 +253,12 @@ impl Element for bool {
     fn read_bytes(bytes: &[u8]) -> Vec<Self> {
         bytes.iter().map(|&byte| byte != 0).collect()
     }
-    fn fill(len: usize, fill: impl FnOnce(&mut [u8]) -> crate::Result<()>) -> Option<crate::Result<Vec<Self>>> {
-        let mut bytes = try_zeroed::<u8>(len)?;
-        Some(fill(&mut bytes).map(|()| Self::read_bytes(&bytes)))
+    fn fill(
+        len: usize,
+        fill: impl FnOnce(HostMemory) -> crate::Result<HostMemory>,
+    ) -> Option<crate::Result<Vec<Self>>> {
+        let bytes = filled(try_zeroed::<u8>(len)?, fill);
+        Some(bytes.map(|bytes| Self::read_bytes(&bytes)))
     }
 }
 

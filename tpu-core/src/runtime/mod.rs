@@ -4,7 +4,10 @@
 //! device's executor, one program at a time, in order. A backend knows nothing of recording, cuts or caches.
 
 pub mod host;
+mod memory;
 pub mod pjrt;
+
+pub use memory::HostMemory;
 
 use crate::ir::{Graph, Op, Type};
 use crate::literal::ScalarBytes;
@@ -69,6 +72,13 @@ pub trait Buffer: Send + Sync + Debug + Any {
 
     /// Copies all elements, row-major and little-endian, into `target`, whose length must be the value's bytes.
     fn read(&self, target: &mut [u8]) -> Result<()>;
+
+    /// As [`read`](Self::read), into memory that the read owns meanwhile. On a device that may fail to answer, this saves
+    /// the copy that `read` needs to be able to give up.
+    fn read_into(&self, mut target: HostMemory) -> Result<HostMemory> {
+        self.read(target.bytes_mut())?;
+        Ok(target)
+    }
 
     /// The concrete buffer, for the backend that made it.
     fn into_any(self: Arc<Self>) -> Arc<dyn Any + Send + Sync>;

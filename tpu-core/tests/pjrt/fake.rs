@@ -1,6 +1,6 @@
 //! A PJRT plugin that fails as it is told, for `pjrt_fake.rs`, which compiles this file into a library of its own.
 //!
-//! Its programs give their first argument back. Transfers to the host happen late, on a thread. It counts the objects
+//! Its programs give their first argument back. Runs and transfers to the host happen late, on threads. It counts the objects
 //! that it made and nobody freed.
 #![allow(dead_code, reason = "the declarations of the crate, not all of which are needed here")]
 #![allow(clippy::missing_safety_doc, clippy::undocumented_unsafe_blocks, reason = "each object is what the caller got")]
@@ -11,7 +11,7 @@ mod sys;
 use std::ffi::c_void;
 use std::ptr::{null, null_mut};
 use std::sync::atomic::{AtomicI64, AtomicU32, AtomicU64, Ordering::SeqCst};
-use std::thread::JoinHandle;
+use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 use sys::{Args, Call, Head, Raw};
 
@@ -94,18 +94,48 @@ unsafe extern "C" fn plugin_initialize(_: Raw) -> Raw {
     if failing(INITIALIZE_FAILS) { error(13, "no licence") } else { null_mut() }
 }
 
-/// Something that is done when the thread is, and has then failed or not.
+/// Something that a thread does later, and has then failed or not.
 struct FakeEvent {
-    thread: Option<JoinHandle<()>>,
+    shared: Arc<Shared>,
     fails: bool,
 }
 
-fn event(fails: bool, work: impl FnOnce() + Send + 'static) -> Raw {
-    let late = move || {
+struct Shared {
+    state: Mutex<State>,
+    over: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    over: bool,
+    /// Whom to call, with what, and whether it failed.
+    callbacks: Vec<(sys::OnReady, usize, bool)>,
+}
+
+fn lost() -> Raw {
+    error(15, "lost on the way")
+}
+
+/// An event that is over a little later; where it hangs, not before the mode is WORKS.
+fn event(fails: u32, hangs: u32, work: impl FnOnce() + Send + 'static) -> Raw {
+    let shared = Arc::new(Shared { state: Mutex::default(), over: Condvar::new() });
+    let (hangs, on_thread) = (failing(hangs), shared.clone());
+    std::thread::spawn(move || {
         std::thread::sleep(Duration::from_millis(10));
+        while hangs && !failing(WORKS) {
+            std::thread::sleep(Duration::from_millis(1));
+        }
         work();
-    };
-    give(FakeEvent { thread: Some(std::thread::spawn(late)), fails })
+        let mut state = on_thread.state.lock().unwrap();
+        state.over = true;
+        let callbacks = std::mem::take(&mut state.callbacks);
+        drop(state);
+        on_thread.over.notify_all();
+        for (callback, user_arg, fails) in callbacks {
+            unsafe { callback(if fails { lost() } else { null_mut() }, user_arg as Raw) };
+        }
+    });
+    give(FakeEvent { shared, fails: failing(fails) })
 }
 
 unsafe extern "C" fn event_destroy(args: Raw) -> Raw {
@@ -113,12 +143,31 @@ unsafe extern "C" fn event_destroy(args: Raw) -> Raw {
     null_mut()
 }
 
+unsafe extern "C" fn event_is_ready(args: Raw) -> Raw {
+    let args = unsafe { body::<sys::EventIsReady>(args) };
+    args.is_ready = unsafe { &*args.event.cast::<FakeEvent>() }.shared.state.lock().unwrap().over;
+    null_mut()
+}
+
 unsafe extern "C" fn event_await(args: Raw) -> Raw {
-    let event = unsafe { &mut *body::<sys::EventAwait>(args).event.cast::<FakeEvent>() };
-    if let Some(thread) = event.thread.take() {
-        let _ = thread.join();
+    let event = unsafe { &*body::<sys::EventAwait>(args).event.cast::<FakeEvent>() };
+    let shared = &event.shared;
+    drop(shared.over.wait_while(shared.state.lock().unwrap(), |state| !state.over).unwrap());
+    if event.fails { lost() } else { null_mut() }
+}
+
+unsafe extern "C" fn event_on_ready(args: Raw) -> Raw {
+    let args = unsafe { body::<sys::EventOnReady>(args) };
+    let event = unsafe { &*args.event.cast::<FakeEvent>() };
+    let callback = args.callback.expect("a function");
+    let mut state = event.shared.state.lock().unwrap();
+    if state.over {
+        drop(state);
+        unsafe { callback(if event.fails { lost() } else { null_mut() }, args.user_arg) };
+    } else {
+        state.callbacks.push((callback, args.user_arg as usize, event.fails));
     }
-    if event.fails { error(15, "lost on the way") } else { null_mut() }
+    null_mut()
 }
 
 unsafe extern "C" fn client_create(args: Raw) -> Raw {
@@ -196,6 +245,17 @@ unsafe extern "C" fn executable_destroy(args: Raw) -> Raw {
     null_mut()
 }
 
+/// Bytes that are written late, wherever that is then.
+struct Copy(Vec<u8>, *mut c_void);
+unsafe impl Send for Copy {}
+impl Copy {
+    fn write(self) {
+        if !self.1.is_null() {
+            unsafe { std::ptr::copy_nonoverlapping(self.0.as_ptr(), self.1.cast(), self.0.len()) };
+        }
+    }
+}
+
 unsafe extern "C" fn loaded_executable_execute(args: Raw) -> Raw {
     let args = unsafe { body::<sys::LoadedExecutableExecute>(args) };
     if failing(EXECUTE_FAILS) {
@@ -207,8 +267,13 @@ unsafe extern "C" fn loaded_executable_execute(args: Raw) -> Raw {
     KEPT.store(kept.sum(), SeqCst);
     let first = unsafe { **args.argument_lists };
     let copy = unsafe { &*first.cast::<Vec<u8>>() }.clone();
-    unsafe { **args.output_lists = if failing(NO_BUFFER) { null_mut() } else { give(copy) } };
-    unsafe { *args.device_complete_events = event(failing(EXECUTE_EVENT_FAILS), || ()) };
+    let output = if failing(NO_BUFFER) { null_mut() } else { give(vec![0u8; copy.len()]) };
+    unsafe { **args.output_lists = output };
+    let late = Copy(
+        copy,
+        if output.is_null() { output } else { unsafe { &mut *output.cast::<Vec<u8>>() }.as_mut_ptr().cast() },
+    );
+    unsafe { *args.device_complete_events = event(EXECUTE_EVENT_FAILS, EXECUTE_HANGS, move || late.write()) };
     null_mut()
 }
 
@@ -221,24 +286,17 @@ unsafe extern "C" fn client_buffer_from_host_buffer(args: Raw) -> Raw {
     // The tests upload f32.
     let bytes = 4 * dims.product::<i64>() as usize;
     args.buffer = give(unsafe { std::slice::from_raw_parts(args.data.cast::<u8>(), bytes) }.to_vec());
-    args.done_with_host_buffer = event(failing(UPLOAD_EVENT_FAILS), || ());
+    args.done_with_host_buffer = event(UPLOAD_EVENT_FAILS, UPLOAD_HANGS, || ());
     null_mut()
 }
 
 unsafe extern "C" fn buffer_to_host_buffer(args: Raw) -> Raw {
-    struct Copy(Vec<u8>, *mut c_void);
-    unsafe impl Send for Copy {}
-    impl Copy {
-        fn write(self) {
-            unsafe { std::ptr::copy_nonoverlapping(self.0.as_ptr(), self.1.cast(), self.0.len()) };
-        }
-    }
     let args = unsafe { body::<sys::BufferToHostBuffer>(args) };
     if failing(READ_FAILS) {
         return error(3, "deleted");
     }
     let copy = Copy(unsafe { &*args.src.cast::<Vec<u8>>() }.clone(), args.dst);
-    args.event = event(failing(READ_EVENT_FAILS), move || copy.write());
+    args.event = event(READ_EVENT_FAILS, READ_HANGS, move || copy.write());
     null_mut()
 }
 
@@ -269,7 +327,9 @@ pub extern "C" fn GetPjrtApi() -> *const Head {
     set(sys::ErrorGetCode::INDEX, error_get_code);
     set(sys::PluginInitialize::INDEX, plugin_initialize);
     set(sys::EventDestroy::INDEX, event_destroy);
+    set(sys::EventIsReady::INDEX, event_is_ready);
     set(sys::EventAwait::INDEX, event_await);
+    set(sys::EventOnReady::INDEX, event_on_ready);
     set(sys::ClientCreate::INDEX, client_create);
     set(sys::ClientDestroy::INDEX, client_destroy);
     set(sys::ClientPlatformName::INDEX, client_platform_name);
@@ -287,6 +347,9 @@ pub extern "C" fn GetPjrtApi() -> *const Head {
     set(sys::LoadedExecutableExecute::INDEX, loaded_executable_execute);
     set(sys::BufferDestroy::INDEX, buffer_destroy);
     set(sys::BufferToHostBuffer::INDEX, buffer_to_host_buffer);
+    if failing(NO_ON_READY) {
+        functions[sys::EventOnReady::INDEX] = None;
+    }
     if failing(NULL_ENTRY) {
         functions[sys::ClientCompile::INDEX] = None;
     }

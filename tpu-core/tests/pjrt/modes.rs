@@ -18,3 +18,9 @@ const UPLOAD_FAILS: u32 = 15;
 const UPLOAD_EVENT_FAILS: u32 = 16;
 const READ_FAILS: u32 = 17;
 const READ_EVENT_FAILS: u32 = 18;
+// What hangs goes on when the mode is WORKS again.
+const UPLOAD_HANGS: u32 = 19;
+const EXECUTE_HANGS: u32 = 20;
+const READ_HANGS: u32 = 21;
+// It cannot call when an event is over.
+const NO_ON_READY: u32 = 22;

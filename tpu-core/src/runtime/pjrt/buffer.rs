@@ -4,7 +4,7 @@ use super::client::Client;
 use super::event::Event;
 use super::sys::{self, Args, MemoryLayout, Raw, TiledLayout};
 use crate::ir::Type;
-use crate::runtime::Buffer;
+use crate::runtime::{Buffer, HostMemory};
 use crate::{DType, Error, ErrorKind, Result, ensure};
 use std::any::Any;
 use std::fmt;
@@ -90,6 +90,7 @@ impl PjrtBuffer {
     pub fn upload(client: &Arc<Client>, device: usize, ty: &Type, bytes: &[u8]) -> Result<Self> {
         let size = bytes_of(ty)?;
         ensure!(size == bytes.len(), Shape, "upload", "requires the {size} bytes of {ty}, got {}", bytes.len());
+        let bytes = &*ty.dtype.canonical(bytes);
         let dims = dims_of(ty);
         // The plugin has read the bytes when the call returns, so that borrowing them is enough.
         let mut args = Args::new(sys::ClientBufferFromHostBuffer {
@@ -103,12 +104,12 @@ impl PjrtBuffer {
             ..Default::default()
         });
         client.api.call(&mut args)?;
-        let done = Event::new(&client.api, args.body.done_with_host_buffer);
+        let done = Event::new(client, args.body.done_with_host_buffer);
         let buffer = Self::new(client, args.body.buffer, device, ty.clone())?;
-        if let Some(done) = done {
-            done.wait()?;
+        match done {
+            Some(done) => done.wait("an upload", buffer),
+            None => Ok(buffer),
         }
-        Ok(buffer)
     }
 
     /// The object, for calls that take it.
@@ -126,7 +127,8 @@ impl PjrtBuffer {
         Arc::ptr_eq(&self.client, client)
     }
 
-    fn to_host(&self, target: &mut [u8]) -> Result<()> {
+    /// Starts copying to the host. The target must live until the event is over.
+    fn start_read(&self, target: &mut [u8]) -> Result<Option<Event>> {
         let order: Vec<i64> = (0..self.ty.shape.rank() as i64).rev().collect();
         let tiled = TiledLayout {
             struct_size: size_of::<TiledLayout>(),
@@ -144,11 +146,14 @@ impl PjrtBuffer {
             ..Default::default()
         });
         self.client.api.call(&mut args)?;
-        // The target stays borrowed until the plugin has written all of it.
-        match Event::new(&self.client.api, args.body.event) {
-            Some(done) => done.wait(),
-            None => Ok(()),
-        }
+        Ok(Event::new(&self.client, args.body.event))
+    }
+
+    /// Errors unless `room` is what the value takes on the host.
+    fn check_room(&self, room: usize) -> Result<()> {
+        let (size, ty) = (bytes_of(&self.ty)?, &self.ty);
+        ensure!(room == size, Shape, "read", "requires room for the {size} bytes of {ty}, got {room}");
+        Ok(())
     }
 }
 
@@ -158,11 +163,22 @@ impl Buffer for PjrtBuffer {
     }
 
     fn read(&self, target: &mut [u8]) -> Result<()> {
-        let size = bytes_of(&self.ty)?;
-        let (ty, got) = (&self.ty, target.len());
-        ensure!(got == size, Shape, "read", "requires room for the {size} bytes of {ty}, got {got}");
-        // Nothing to copy, and a null target would ask for the size.
-        if size == 0 { Ok(()) } else { self.to_host(target) }
+        self.check_room(target.len())?;
+        let memory = self.read_into(HostMemory::from(vec![0; target.len()]))?;
+        target.copy_from_slice(memory.bytes());
+        Ok(())
+    }
+
+    fn read_into(&self, mut target: HostMemory) -> Result<HostMemory> {
+        self.check_room(target.bytes().len())?;
+        if target.bytes().is_empty() {
+            // Nothing to copy, and a null target would ask for the size.
+            return Ok(target);
+        }
+        match self.start_read(target.bytes_mut())? {
+            Some(done) => done.wait("a transfer to the host", target),
+            None => Ok(target),
+        }
     }
 
     fn into_any(self: Arc<Self>) -> Arc<dyn Any + Send + Sync> {

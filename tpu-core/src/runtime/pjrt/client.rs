@@ -8,11 +8,14 @@ use crate::{Error, ErrorKind, Result};
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::time::Duration;
 
 /// A client and its devices. Buffers and executables hold it.
 pub struct Client {
     pub api: Arc<Api>,
     raw: Raw,
+    /// How long an event may take; `None`: as long as it likes.
+    pub timeout: Option<Duration>,
     pub platform: String,
     pub platform_version: String,
     pub devices: Vec<Device>,
@@ -42,7 +45,7 @@ impl fmt::Debug for Client {
 
 impl Client {
     /// Starts a client. Options are checked here, since wrong ones make plugins end the process.
-    pub fn new(api: Arc<Api>, options: &[(String, OptionValue)]) -> Result<Arc<Self>> {
+    pub fn new(api: Arc<Api>, options: &[(String, OptionValue)], timeout: Option<Duration>) -> Result<Arc<Self>> {
         for (name, value) in options {
             options::check(name, value)?;
         }
@@ -60,7 +63,7 @@ impl Client {
         }
         // From here on `drop` frees the client if something fails.
         let (platform, platform_version) = Default::default();
-        let mut client = Self { api, raw, platform, platform_version, devices: Vec::new() };
+        let mut client = Self { api, raw, timeout, platform, platform_version, devices: Vec::new() };
         client.ask()?;
         Ok(Arc::new(client))
     }

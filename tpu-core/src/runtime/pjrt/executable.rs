@@ -47,7 +47,7 @@ impl Loaded {
 
 /// A compiled program.
 pub struct PjrtExecutable {
-    loaded: Loaded,
+    loaded: Arc<Loaded>,
     parameters: Vec<Type>,
     /// Types of the results, then of the checks.
     outputs: Vec<Type>,
@@ -98,7 +98,7 @@ impl PjrtExecutable {
         let parameters: Vec<Type> = graph.parameter_types(graph.main()).cloned().collect();
         let (reads, writes) = (parameters.len(), outputs.len());
         Ok(Self {
-            loaded,
+            loaded: Arc::new(loaded),
             results: outputs.len() - graph.checks.len(),
             parameters,
             outputs,
@@ -155,7 +155,7 @@ impl PjrtExecutable {
             execute_device: client.device(device)?.raw,
         });
         client.api.call(&mut args)?;
-        let done = Event::new(&client.api, done);
+        let done = Event::new(client, done);
         // All are taken over before any is judged, so that none leaks.
         let buffers = outputs.iter().zip(&self.outputs);
         let buffers: Vec<_> = buffers.map(|(&raw, ty)| PjrtBuffer::new(client, raw, device, ty.clone())).collect();
@@ -205,7 +205,8 @@ impl Executable for PjrtExecutable {
         let raw: SmallVec<[Raw; 16]> = inputs.iter().map(|buffer| buffer.raw()).collect();
         let (mut results, done) = self.start(device, &raw, &kept)?;
         if let Some(done) = done {
-            done.wait()?;
+            // All that the plugin reads, writes and executes until then.
+            (results, ..) = done.wait("a run", (results, inputs, self.loaded.clone()))?;
         }
         let checks = results.split_off(self.results);
         let checks = checks.iter().map(read_check).collect::<Result<Vec<i32>>>()?;

@@ -38,6 +38,7 @@ use crate::{Error, ErrorKind, Result};
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 /// How a [`Pjrt`] is opened.
 #[derive(Clone, Default, Debug)]
@@ -45,6 +46,38 @@ pub struct PjrtOptions {
     /// Options of the plugin's client by name, such as `cpu_device_count`. Values that make a plugin end the process are
     /// refused before it sees them.
     pub client: Vec<(String, OptionValue)>,
+    /// How long the plugin may take for one run or transfer before it fails with
+    /// [`ErrorKind::TimedOut`]. What the plugin may still be using then stays allocated until it is done with it, and its
+    /// client is never closed. [`Duration::MAX`] is no limit; `None` is what `TPU_PJRT_TIMEOUT` says in seconds (0: no
+    /// limit), else an hour. Calls that do not come back, such as a compilation, cannot be ended.
+    pub timeout: Option<Duration>,
+}
+
+/// What an event may take where nobody says.
+const TIMEOUT: Duration = Duration::from_secs(3600);
+
+impl PjrtOptions {
+    /// The time-out that counts; `None`: no limit.
+    fn timeout(&self) -> Result<Option<Duration>> {
+        let timeout = match (self.timeout, std::env::var("TPU_PJRT_TIMEOUT")) {
+            (Some(timeout), _) => timeout,
+            (None, Err(_)) => TIMEOUT,
+            (None, Ok(text)) => seconds(&text)?,
+        };
+        Ok((timeout < Duration::MAX).then_some(timeout))
+    }
+}
+
+/// What `TPU_PJRT_TIMEOUT` says.
+fn seconds(text: &str) -> Result<Duration> {
+    match text.parse::<u64>() {
+        Ok(0) => Ok(Duration::MAX),
+        Ok(number) => Ok(Duration::from_secs(number)),
+        Err(_) => {
+            let message = format!("requires whole seconds in TPU_PJRT_TIMEOUT, got {text:?}");
+            Err(Error::new(ErrorKind::Value, "pjrt", message))
+        }
+    }
 }
 
 /// A plugin's client as a backend. Cheap to clone: clones are the same devices.
@@ -61,7 +94,7 @@ impl Pjrt {
     /// Loads the plugin at `path` and starts a client.
     ///
     /// Errors with [`ErrorKind::Io`] when the library cannot be loaded, [`ErrorKind::Unsupported`] when it is not a
-    /// plugin or its C API is older than 0.81, [`ErrorKind::Value`] for a wrong option, else with the plugin's own error.
+    /// plugin or its C API is older than 0.81, [`ErrorKind::Value`] for a wrong option or time-out, else with the plugin's own error.
     ///
     /// ```
     /// use tpu_core::ErrorKind;
@@ -75,7 +108,8 @@ impl Pjrt {
             options::check(name, value)?;
         }
         refuse_to_search_for_a_tpu(path)?;
-        Ok(Self(Client::new(Api::load(path)?, &options.client)?))
+        let timeout = options.timeout()?;
+        Ok(Self(Client::new(Api::load(path)?, &options.client, timeout)?))
     }
 
     /// Major and minor version of the plugin's C API.
@@ -174,5 +208,22 @@ impl Backend for Pjrt {
         if let Ok(device) = self.0.device(device) {
             device.reset_peak();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_time_out_is_whole_seconds_and_0_is_none() {
+        assert_eq!(seconds("90").unwrap(), Duration::from_secs(90));
+        assert_eq!(seconds("0").unwrap(), Duration::MAX);
+        for text in ["", "-1", "1.5", "1h"] {
+            assert_eq!(seconds(text).unwrap_err().kind(), ErrorKind::Value, "{text}");
+        }
+        let of = |timeout| PjrtOptions { timeout: Some(timeout), ..PjrtOptions::default() }.timeout().unwrap();
+        assert_eq!(of(Duration::MAX), None);
+        assert_eq!(of(Duration::from_millis(5)), Some(Duration::from_millis(5)));
     }
 }

@@ -99,6 +99,8 @@ macro_rules! structs {
 pub type Raw = *mut c_void;
 /// A list of objects.
 pub type RawList = *const Raw;
+/// Called once when an event is over; the error is the callee's to free.
+pub type OnReady = unsafe extern "C" fn(error: Raw, user_arg: *mut c_void);
 /// Text or bytes of the plugin, with a length beside it.
 pub type Text = *const c_char;
 
@@ -109,7 +111,9 @@ structs! {
     PluginInitialize "Plugin_Initialize" = 3 {}
 
     EventDestroy "Event_Destroy" = 5 { event: Raw }
+    EventIsReady "Event_IsReady" = 6 { event: Raw, is_ready: bool }
     EventAwait "Event_Await" = 8 { event: Raw }
+    EventOnReady "Event_OnReady" = 9 { event: Raw, callback: Option<OnReady>, user_arg: *mut c_void }
 
     ClientCreate "Client_Create" = 10 {
         create_options: *const NamedValue,
