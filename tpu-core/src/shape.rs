@@ -36,13 +36,23 @@ impl fmt::Debug for Dim {
 /// assert_eq!(shape.elements(), Some(6));
 /// assert_eq!(shape.to_string(), "[2, 3]");
 /// ```
-#[derive(PartialEq, Eq, Hash, Default)]
+#[derive(Eq, Hash, Default)]
+#[expect(clippy::derived_hash_with_manual_eq, reason = "equality is that of the sizes, as derived")]
 pub struct Shape(SmallVec<[Dim; 4]>);
 
 // A copy of the sizes: `SmallVec`'s own clone goes element by element, and every recorded operation clones shapes.
 impl Clone for Shape {
     fn clone(&self) -> Self {
         Self(SmallVec::from_slice(&self.0))
+    }
+}
+
+// Axis by axis: a call to compare memory costs more than the few sizes there are.
+impl PartialEq for Shape {
+    #[inline]
+    fn eq(&self, other: &Self) -> bool {
+        let (a, b) = (self.sizes(), other.sizes());
+        a.len() == b.len() && a.iter().zip(b).all(|(a, b)| a == b)
     }
 }
 

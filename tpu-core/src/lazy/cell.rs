@@ -27,8 +27,8 @@ pub(crate) enum Origin {
     Node { seq: u64, result: u32 },
     /// Given by the user; the slot is set from the start.
     Given,
-    /// A value of a program being traced.
-    Trace(Arc<Trace>, Value),
+    /// A value of a program being traced. Boxed, as the size of a cell decides how fast its memory is had.
+    Trace(Box<(Arc<Trace>, Value)>),
 }
 
 impl Cell {

@@ -192,7 +192,7 @@ impl Draft {
                     Read::Input(inputs.len() as u32 - 1, spread)
                 }
             };
-            for input in &node.inputs {
+            for input in node.inputs.iter() {
                 let read = read(&mut draft.inputs, input);
                 draft.reads.push(read);
             }

@@ -8,6 +8,7 @@
 mod boundary;
 pub(crate) mod cell;
 mod cut;
+pub(crate) mod few;
 pub(crate) mod job;
 pub(crate) mod mode;
 pub(crate) mod program;

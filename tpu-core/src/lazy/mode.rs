@@ -28,11 +28,17 @@ pub enum Mode {
 
 static DEFAULT: AtomicU8 = AtomicU8::new(0);
 
-/// What a thread's recording depends on, in one place so that one thread-local access serves all.
-pub(crate) struct Recorder {
+/// What a thread's recording depends on and every operation looks at. Without a destructor, so reading it tests nothing.
+struct Recorder {
     mode: Cell<Option<Mode>>,
     unchecked: Cell<bool>,
     strict_rounding: Cell<bool>,
+    /// How many [`Surroundings`] are set. While none is, nobody need look there.
+    surroundings: Cell<u32>,
+}
+
+/// What is rarely set.
+pub(crate) struct Surroundings {
     /// Set while a composite's body, or a loop's, is traced.
     pub trace: RefCell<Option<Arc<Trace>>>,
     scope: RefCell<Option<Arc<str>>>,
@@ -41,10 +47,13 @@ pub(crate) struct Recorder {
 }
 
 thread_local! {
-    pub(crate) static RECORDER: Recorder = const { Recorder {
+    static RECORDER: Recorder = const { Recorder {
         mode: Cell::new(None),
         unchecked: Cell::new(false),
         strict_rounding: Cell::new(false),
+        surroundings: Cell::new(0),
+    } };
+    static SURROUNDINGS: Surroundings = const { Surroundings {
         trace: RefCell::new(None),
         scope: RefCell::new(None),
         foreign: RefCell::new(None),
@@ -101,18 +110,25 @@ fn with<V: Copy, T>(setting: fn(&Recorder) -> &Cell<V>, value: V, f: impl FnOnce
     f()
 }
 
-/// The same for a setting that is not `Copy`.
-pub(crate) fn with_cell<V, T>(setting: fn(&Recorder) -> &RefCell<V>, value: V, f: impl FnOnce() -> T) -> T {
-    struct Restore<V>(fn(&Recorder) -> &RefCell<V>, Option<V>);
+/// The same for what is rarely set.
+pub(crate) fn surround<V, T>(setting: fn(&Surroundings) -> &RefCell<Option<V>>, value: V, f: impl FnOnce() -> T) -> T {
+    struct Restore<V>(fn(&Surroundings) -> &RefCell<Option<V>>, Option<V>);
     impl<V> Drop for Restore<V> {
         fn drop(&mut self) {
-            let old = self.1.take().expect("set at construction");
-            RECORDER.with(|recorder| self.0(recorder).replace(old));
+            SURROUNDINGS.with(|surroundings| self.0(surroundings).replace(self.1.take()));
+            RECORDER.with(|recorder| recorder.surroundings.update(|count| count - 1));
         }
     }
-    let old = RECORDER.with(|recorder| setting(recorder).replace(value));
-    let _restore = Restore(setting, Some(old));
+    let old = SURROUNDINGS.with(|surroundings| setting(surroundings).replace(Some(value)));
+    RECORDER.with(|recorder| recorder.surroundings.update(|count| count + 1));
+    let _restore = Restore(setting, old);
     f()
+}
+
+/// What `f` reads of what is rarely set; `None` if nothing is.
+#[inline]
+pub(crate) fn surroundings<T>(f: impl FnOnce(&Surroundings) -> T) -> Option<T> {
+    RECORDER.with(|recorder| recorder.surroundings.get() > 0).then(|| SURROUNDINGS.with(f))
 }
 
 /// Runs `f` without run-time checks of indices on this thread. An index out of range is then clamped into range when
@@ -138,28 +154,28 @@ pub(crate) fn rounds_strictly() -> bool {
 
 /// Runs `f` under a module scope: error messages and reports show `outer.inner` beside the source line.
 pub fn scope<T>(name: &str, f: impl FnOnce() -> T) -> T {
-    let full = RECORDER.with(|recorder| match &*recorder.scope.borrow() {
-        Some(outer) => format!("{outer}.{name}"),
-        None => name.to_owned(),
-    });
-    with_cell(|recorder| &recorder.scope, Some(full.into()), f)
+    let outer = surroundings(|surroundings| surroundings.scope.borrow().clone()).flatten();
+    let full = outer.map_or_else(|| name.to_owned(), |outer| format!("{outer}.{name}"));
+    surround(|surroundings| &surroundings.scope, full.into(), f)
 }
 
 /// Runs `f` with a frame of another language standing for the caller of every operation.
 pub fn foreign_caller<T>(location: Location, f: impl FnOnce() -> T) -> T {
-    with_cell(|recorder| &recorder.foreign, Some(location), f)
+    surround(|surroundings| &surroundings.foreign, location, f)
 }
 
 /// The place that an operation recorded now by `caller` is attributed to.
+#[inline]
 pub(crate) fn locate(caller: &'static std::panic::Location<'static>) -> Location {
-    RECORDER.with(|recorder| {
-        let location = match &*recorder.foreign.borrow() {
+    let special = surroundings(|surroundings| {
+        let location = match &*surroundings.foreign.borrow() {
             Some(foreign) => foreign.clone(),
             None => Location::rust(caller),
         };
-        match &*recorder.scope.borrow() {
+        match &*surroundings.scope.borrow() {
             Some(scope) => location.with_scope(Some(scope.clone())),
             None => location,
         }
-    })
+    });
+    special.unwrap_or_else(|| Location::rust(caller))
 }

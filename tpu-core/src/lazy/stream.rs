@@ -8,13 +8,14 @@
 //! * Recording, cutting and submitting to the device's queue happen under the arena's lock. A cut sets the slots of the
 //!   scheduled cells *after* it submitted the program: whoever sees a slot may submit a program that reads it, and the
 //!   queue is first in, first out, so the value is there when that program runs.
-//! * A cell that dies while pending only decrements `live`. When that reaches zero the arena is cleared, as nothing in it
-//!   can be asked for any more; dead nodes among live ones wait for the next cut.
+//! * A cell that dies while pending is only counted. When all that were made are gone the arena is cleared, as nothing in
+//!   it can be asked for any more; dead nodes among live ones wait for the next cut.
 //! * An operand pending in another thread's stream is cut there first. Thus a program holds nodes of one thread only, in
 //!   the order in which that thread recorded them, and its key does not depend on how threads interleave.
 //! * Nothing is called back from under the lock: dropping nodes drops slots and programs, never cells.
 
 use super::cell::{Cell, Origin};
+use super::few::Few;
 use super::slot::Slot;
 use super::{Mode, Reason, limits};
 use super::{boundary, cut};
@@ -32,8 +33,10 @@ pub(crate) struct Stream {
     device: Device,
     /// Number of the thread that records into it.
     thread: u64,
-    /// Cells of pending nodes that are alive.
-    live: AtomicUsize,
+    /// Cells of pending nodes ever made. Written under the arena's lock only.
+    made: AtomicUsize,
+    /// Those of them that have died or been scheduled. Nothing pending can be asked for when all have.
+    gone: AtomicUsize,
     arena: Mutex<Arena>,
 }
 
@@ -41,12 +44,12 @@ pub(crate) struct Stream {
 pub(crate) struct Pending {
     pub seq: u64,
     pub op: Op,
-    pub inputs: SmallVec<[Input; 3]>,
+    pub inputs: Few<Input>,
     pub types: SmallVec<[Type; 1]>,
     /// The handles of the results; a result whose handle is gone is internal.
-    pub cells: SmallVec<[Weak<Cell>; 1]>,
+    pub cells: Few<Weak<Cell>>,
     /// The programs that block numbers in `op` stand for.
-    pub regions: SmallVec<[Arc<Graph>; 1]>,
+    pub regions: Box<[Arc<Graph>]>,
     /// A scalar i32: −1, or the first bad index.
     pub check: Option<Input>,
     pub location: Location,
@@ -119,6 +122,23 @@ impl Arena {
         self.nodes = parts.into_iter().flat_map(|part| part.nodes).collect();
         self.nodes.sort_unstable_by_key(|node| node.seq);
         self.settle();
+    }
+
+    /// What a node to be recorded reads; joins its component with that of a pending operand.
+    #[inline]
+    fn resolve(&mut self, operand: Operand<'_>, component: &mut Option<u32>) -> Input {
+        match operand {
+            Operand::Number { bytes, dtype, spread } => Input::Number { bytes, dtype, spread },
+            Operand::Cell(cell) => match (cell.slot.get(), &cell.origin) {
+                (None, &Origin::Node { seq, result }) => {
+                    let at = self.position(seq).expect("a pending cell's node is in its stream's arena");
+                    let theirs = self.nodes[at].component;
+                    *component = Some(component.map_or(theirs, |mine| self.join(mine, theirs)));
+                    Input::Node { seq, result }
+                }
+                (slot, _) => Input::Slot(slot.expect("neither pending nor traced").clone()),
+            },
+        }
     }
 
     fn new_component(&mut self) -> u32 {
@@ -204,8 +224,13 @@ impl Stream {
             if let Some(stream) = streams.iter().find(|stream| stream.device == *device) {
                 return stream.clone();
             }
-            let (live, arena) = (AtomicUsize::new(0), Mutex::default());
-            let stream = Arc::new(Self { device: device.clone(), thread: this_thread(), live, arena });
+            let stream = Arc::new(Self {
+                device: device.clone(),
+                thread: this_thread(),
+                made: AtomicUsize::new(0),
+                gone: AtomicUsize::new(0),
+                arena: Mutex::default(),
+            });
             let mut registry = registry();
             registry.retain(|known| known.strong_count() > 0);
             registry.push(Arc::downgrade(&stream));
@@ -250,17 +275,21 @@ impl Stream {
         self.arena.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 
-    /// Records an operation whose result types the shape rule gave, and cuts if the mode or a limit says so.
-    pub fn record(
+    /// Records an operation whose result types the shape rule gave, and cuts if the mode or a limit says so. `lower` says
+    /// what each operand is.
+    #[allow(clippy::too_many_arguments)]
+    #[inline]
+    pub fn record<'a, O: Copy>(
         self: &Arc<Self>,
         op: Op,
-        operands: &[Operand<'_>],
+        operands: &[O],
+        lower: impl Fn(O) -> Operand<'a>,
         types: SmallVec<[Type; 1]>,
         regions: &[Arc<Graph>],
-        check: Option<&Arc<Cell>>,
+        check: Option<&'a Arc<Cell>>,
         location: Location,
-    ) -> Result<SmallVec<[Arc<Cell>; 1]>> {
-        for operand in operands.iter().copied().chain(check.map(Operand::Cell)) {
+    ) -> Result<Few<Arc<Cell>>> {
+        for operand in operands.iter().copied().map(&lower).chain(check.map(Operand::Cell)) {
             if let Operand::Cell(cell) = operand
                 && !Arc::ptr_eq(&cell.stream, self)
             {
@@ -272,46 +301,33 @@ impl Stream {
         let seq = arena.next;
         arena.next += 1;
         let mut component = None;
-        let mut resolve = |arena: &mut Arena, operand: Operand<'_>| match operand {
-            Operand::Number { bytes, dtype, spread } => Input::Number { bytes, dtype, spread },
-            Operand::Cell(cell) => match (cell.slot.get(), &cell.origin) {
-                (None, &Origin::Node { seq, result }) => {
-                    let at = arena.position(seq).expect("a pending cell's node is in its stream's arena");
-                    let theirs = arena.nodes[at].component;
-                    component = Some(component.map_or(theirs, |mine| arena.join(mine, theirs)));
-                    Input::Node { seq, result }
-                }
-                (slot, _) => Input::Slot(slot.expect("neither pending nor traced").clone()),
-            },
-        };
-        let mut inputs = SmallVec::new();
-        for &operand in operands {
-            inputs.push(resolve(arena, operand));
-        }
-        let check = check.map(|cell| resolve(arena, Operand::Cell(cell)));
+        let inputs = Few::map(operands, |&operand| arena.resolve(lower(operand), &mut component));
+        let check = check.map(|cell| arena.resolve(Operand::Cell(cell), &mut component));
         let component = component.unwrap_or_else(|| arena.new_component());
-        let (mut cells, mut weak) = (SmallVec::<[_; 1]>::new(), SmallVec::new());
-        for (result, ty) in types.iter().enumerate() {
-            let cell = Arc::new(Cell {
-                ty: ty.clone(),
-                stream: self.clone(),
-                origin: Origin::Node { seq, result: result as u32 },
-                slot: OnceLock::new(),
-                replaces: OnceLock::new(),
-            });
-            weak.push(Arc::downgrade(&cell));
-            cells.push(cell);
-        }
-        self.live.fetch_add(cells.len(), Ordering::Relaxed);
+        let mut result = 0;
+        let cells = Few::map(&types, |ty| {
+            let origin = Origin::Node { seq, result };
+            result += 1;
+            let (slot, replaces) = (OnceLock::new(), OnceLock::new());
+            Arc::new(Cell { ty: ty.clone(), stream: self.clone(), origin, slot, replaces })
+        });
+        let weak = Few::map(&cells, Arc::downgrade);
+        // Not one step, as the lock keeps other writers away.
+        self.made.store(self.made.load(Ordering::Relaxed) + cells.len(), Ordering::Relaxed);
         let hash = boundary::hash(&op, &types);
         arena.bytes = types.iter().fold(arena.bytes, |sum, ty| sum.saturating_add(ty.bytes().unwrap_or(0)));
-        let regions = SmallVec::from(regions);
+        let regions = regions.into();
         arena.nodes.push(Pending { seq, op, inputs, types, cells: weak, regions, check, location, component, hash });
-        self.cut_if_due(guard, &cells)?;
+        let (nodes, bytes) = (arena.nodes.len(), arena.bytes);
+        let limits = limits();
+        if Mode::current() != Mode::DeferAndFuse || nodes >= limits.nodes || bytes > limits.bytes {
+            self.cut_if_due(guard, &cells)?;
+        }
         Ok(cells)
     }
 
-    /// What the mode and the limits demand after recording a node.
+    /// Cuts as the mode or a limit demands after recording a node.
+    #[cold]
     fn cut_if_due(&self, mut arena: MutexGuard<'_, Arena>, cells: &[Arc<Cell>]) -> Result<()> {
         let mode = Mode::current();
         if mode != Mode::DeferAndFuse {
@@ -374,10 +390,12 @@ impl Stream {
 
     /// A pending cell died.
     pub fn release(&self) {
-        if self.live.fetch_sub(1, Ordering::AcqRel) == 1 {
+        let gone = self.gone.fetch_add(1, Ordering::AcqRel) + 1;
+        if gone == self.made.load(Ordering::Relaxed) {
             let mut arena = self.lock();
             // Recorded meanwhile: the next cut deals with it.
-            if self.live.load(Ordering::Acquire) == 0 && !arena.nodes.iter().any(|node| node.op.has_side_effect()) {
+            let none_left = self.gone.load(Ordering::Acquire) == self.made.load(Ordering::Relaxed);
+            if none_left && !arena.nodes.iter().any(|node| node.op.has_side_effect()) {
                 arena.nodes.clear();
                 arena.settle();
             }
@@ -386,7 +404,7 @@ impl Stream {
 
     /// Pending cells became scheduled.
     pub fn scheduled(&self, cells: usize) {
-        self.live.fetch_sub(cells, Ordering::AcqRel);
+        self.gone.fetch_add(cells, Ordering::AcqRel);
     }
 
     /// Number of pending nodes.

@@ -1,6 +1,6 @@
 //! Tracing: operations recorded into a program of their own, for the bodies of composites, loops and branches.
 
-use super::mode::{RECORDER, with_cell};
+use super::mode::{surround, surroundings};
 use crate::ir::{Graph, Op, Type, Value};
 use crate::tensor::Tensor;
 use crate::{Device, Error, ErrorKind, Literal, Result, Shape};
@@ -73,7 +73,7 @@ pub(crate) fn trace(
             Tensor::traced(device, &trace, graph.parameter(main, ty.clone()), ty.clone())
         })
         .collect();
-    let results = with_cell(|recorder| &recorder.trace, Some(trace.clone()), || f(&arguments))?;
+    let results = surround(|surroundings| &surroundings.trace, trace.clone(), || f(&arguments))?;
     let mut values = Vec::with_capacity(results.len());
     for result in &results {
         values.push(result.value_in(&trace).ok_or_else(foreign_tensor)?);
@@ -86,7 +86,7 @@ pub(crate) fn trace(
 
 /// The trace that this thread records into.
 pub(crate) fn current() -> Option<Arc<Trace>> {
-    RECORDER.with(|recorder| recorder.trace.borrow().clone())
+    surroundings(|surroundings| surroundings.trace.borrow().clone()).flatten()
 }
 
 pub(crate) fn foreign_tensor() -> Error {

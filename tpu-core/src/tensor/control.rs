@@ -1,6 +1,6 @@
 //! Loops and branches whose condition is a tensor.
 
-use super::record::record;
+use super::record::{record, several};
 use super::{Operand, Tensor};
 use crate::ir::{BlockId, Op, Type};
 use crate::lazy::mode::locate;
@@ -30,7 +30,7 @@ impl Tensor {
         let body = trace(device, &types, body).map_err(|error| error.at(&location))?;
         let operands: Vec<Operand<'_>> = initial.iter().map(|&value| value.into()).collect();
         let op = Op::While { cond: BlockId(0), body: BlockId(1) };
-        record(op, &operands, &[Arc::new(cond), Arc::new(body)], None)
+        Ok(several(record(op, &operands, &[Arc::new(cond), Arc::new(body)], None)?))
     }
 
     /// The results of the branch that this scalar i32 names, of the last one when it is out of range. All branches take
@@ -51,6 +51,6 @@ impl Tensor {
         let mut operands: Vec<Operand<'_>> = vec![(&index).into()];
         operands.extend(arguments.iter().map(|&value| Operand::from(value)));
         let op = Op::Case { branches: (0..regions.len() as u32).map(BlockId).collect() };
-        record(op, &operands, &regions, None)
+        Ok(several(record(op, &operands, &regions, None)?))
     }
 }

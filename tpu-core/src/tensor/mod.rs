@@ -95,7 +95,7 @@ impl Tensor {
         Self::from_cell(Arc::new(Cell {
             ty,
             stream: Stream::current(device),
-            origin: Origin::Trace(trace.clone(), value),
+            origin: Origin::Trace(Box::new((trace.clone(), value))),
             slot: OnceLock::new(),
             replaces: OnceLock::new(),
         }))
@@ -104,7 +104,7 @@ impl Tensor {
     /// What this tensor is in the given trace.
     pub(crate) fn value_in(&self, trace: &Arc<Trace>) -> Option<Value> {
         match &self.cell.origin {
-            Origin::Trace(mine, value) if Arc::ptr_eq(mine, trace) => Some(*value),
+            Origin::Trace(traced) if Arc::ptr_eq(&traced.0, trace) => Some(traced.1),
             _ => None,
         }
     }

@@ -4,6 +4,7 @@ use super::{History, Link, Recorded, Tensor};
 use crate::ir::infer::infer;
 use crate::ir::{Attributes, BlockId, Graph, Op, Type};
 use crate::lazy::cell::Origin;
+use crate::lazy::few::Few;
 use crate::lazy::mode::locate;
 use crate::lazy::stream::{Operand as Recordable, Stream};
 use crate::lazy::trace::{self, Trace, TraceOperand};
@@ -36,7 +37,7 @@ impl<'a, N: Into<Scalar>> From<N> for Operand<'a> {
 }
 
 /// Results of one operation; nearly always one.
-pub(crate) type Tensors = SmallVec<[Tensor; 1]>;
+pub(crate) type Tensors = Few<Tensor>;
 
 impl Tensor {
     /// Records an operation of the IR. Operands must have the shapes and dtypes that its shape rule requires: nothing is
@@ -52,19 +53,21 @@ impl Tensor {
     /// ```
     #[track_caller]
     pub fn record(op: Op, operands: &[Operand<'_>]) -> Result<SmallVec<[Self; 1]>> {
-        record(op, operands, &[], None)
+        Ok(several(record(op, operands, &[], None)?))
     }
 
     /// [`record`](Self::record) for operations of one result.
     #[track_caller]
+    #[inline]
     pub(crate) fn record_one(op: Op, operands: &[Operand<'_>]) -> Result<Self> {
-        Ok(first(record(op, operands, &[], None)?))
+        Self::record_checked(op, operands, None)
     }
 
-    /// Records an operation that is guarded by a check: a scalar i32, −1 or the first bad index.
+    /// Records an operation of one result that is guarded by a check: a scalar i32, −1 or the first bad index.
     #[track_caller]
+    #[inline]
     pub(crate) fn record_checked(op: Op, operands: &[Operand<'_>], check: Option<&Self>) -> Result<Self> {
-        Ok(first(record(op, operands, &[], check)?))
+        Ok(record(op, operands, &[], check)?.into_first().expect("every op has a result"))
     }
 
     /// Records a named composition of operations. `body` says what it means, in terms of its arguments and numbers only;
@@ -102,13 +105,16 @@ impl Tensor {
                 .map_err(|error| error.at(&location))?;
         let op = Op::Composite { name, attributes, body: BlockId(0) };
         let operands: SmallVec<[Operand<'_>; 4]> = operands.iter().map(|&operand| operand.into()).collect();
-        record(op, &operands, &[region], None)
+        Ok(several(record(op, &operands, &[region], None)?))
     }
 }
 
-/// The only result.
-fn first(mut results: Tensors) -> Tensor {
-    results.pop().expect("every op has a result")
+/// All results, as public functions give them.
+pub(crate) fn several(results: Tensors) -> SmallVec<[Tensor; 1]> {
+    match results {
+        Few::One(one) => SmallVec::from_buf(one),
+        more => SmallVec::from_vec(more.into_vec()),
+    }
 }
 
 /// Records an operation whose block numbers stand for `regions`.
@@ -123,42 +129,54 @@ pub(crate) fn record(
     try_record(op, operands, regions, check, caller).map_err(|error| error.at(&locate(caller)))
 }
 
-fn try_record(
+fn try_record<'a>(
     op: Op,
-    operands: &[Operand<'_>],
+    operands: &[Operand<'a>],
     regions: &[Arc<Graph>],
-    check: Option<&Tensor>,
+    check: Option<&'a Tensor>,
     caller: &'static std::panic::Location<'static>,
 ) -> Result<Tensors> {
-    // The first tensor gives the device, and its type to numbers.
-    let mut first = None;
+    // The first tensor gives the device.
+    let mut first: Option<&Tensor> = None;
     let mut history: Option<&Arc<dyn History>> = None;
     let mut traced = false;
+    let mut numbers = false;
     for operand in operands {
-        if let Operand::Tensor(tensor) = operand {
-            match first {
-                None => first = Some(*tensor),
-                Some(first) => first.device().ensure_same(tensor.device(), op.name())?,
-            }
-            traced |= matches!(tensor.cell.origin, Origin::Trace(..));
-            history = history.or_else(|| tensor.history.as_ref().map(|link| &link.history));
+        let Operand::Tensor(tensor) = operand else {
+            numbers = true;
+            continue;
+        };
+        match first {
+            None => first = Some(tensor),
+            Some(first) if first.device() == tensor.device() => {}
+            Some(first) => first.device().ensure_same(tensor.device(), op.name())?,
+        }
+        traced |= matches!(tensor.cell.origin, Origin::Trace(..));
+        if let (None, Some(link)) = (history, &tensor.history) {
+            history = Some(&link.history);
         }
     }
-    let like = spread_like(&op, operands);
-    // Pushed, not collected: this is the hot path, and `SmallVec`'s `collect` is several times slower.
-    let mut types: SmallVec<[&Type; 4]> = SmallVec::new();
-    for operand in operands {
-        types.push(match operand {
+    let like = if numbers { spread_like(&op, operands) } else { None };
+    // On the stack: this is the hot path.
+    let (mut few, mut many) = ([&SCALARS[0]; 4], Vec::new());
+    let types = if operands.len() <= few.len() {
+        &mut few[..operands.len()]
+    } else {
+        many.resize(operands.len(), &SCALARS[0]);
+        &mut many[..]
+    };
+    for (ty, operand) in types.iter_mut().zip(operands) {
+        *ty = match *operand {
             Operand::Tensor(tensor) => tensor.ty(),
             Operand::Number(_) => like.ok_or_else(|| numbers_only(&op))?,
-            Operand::Scalar(dtype, _) => &SCALARS[*dtype as usize],
-        });
+            Operand::Scalar(dtype, _) => &SCALARS[dtype as usize],
+        };
     }
-    let results = infer(&op, &types, regions)?;
+    let results = infer(&op, types, regions)?;
     let trace = trace::current();
     if traced || trace.is_some() {
         let trace = trace.ok_or_else(trace::foreign_tensor)?;
-        return record_in(&trace, op, operands, &types, regions, first);
+        return record_in(&trace, op, operands, types, regions, first);
     }
     let current;
     let device = match first {
@@ -169,16 +187,12 @@ fn try_record(
         }
     };
     device.runtime().supports(&op)?;
-    let mut recordables: SmallVec<[Recordable<'_>; 4]> = SmallVec::new();
-    for (operand, ty) in operands.iter().zip(&types) {
-        recordables.push(match operand {
-            Operand::Tensor(tensor) => Recordable::Cell(&tensor.cell),
-            &(Operand::Number(number) | Operand::Scalar(_, number)) => {
+    if numbers {
+        for (operand, ty) in operands.iter().zip(&*types) {
+            if let &(Operand::Number(number) | Operand::Scalar(_, number)) = operand {
                 ensure_fits(number, ty, &op)?;
-                let spread = matches!(operand, Operand::Number(_));
-                Recordable::Number { bytes: number.to_bytes(ty.dtype), dtype: ty.dtype, spread }
             }
-        });
+        }
     }
     let own;
     let stream = match first {
@@ -188,13 +202,21 @@ fn try_record(
             &own
         }
     };
+    let lower = |operand: Operand<'a>| match operand {
+        Operand::Tensor(tensor) => Recordable::Cell(&tensor.cell),
+        Operand::Number(number) => {
+            let dtype = like.map_or(DType::F32, |like| like.dtype);
+            Recordable::Number { bytes: number.to_bytes(dtype), dtype, spread: true }
+        }
+        Operand::Scalar(dtype, number) => Recordable::Number { bytes: number.to_bytes(dtype), dtype, spread: false },
+    };
     let kept = history.is_some().then(|| op.clone());
     let check = check.map(|tensor| &tensor.cell);
-    let cells = stream.record(op, &recordables, results, regions, check, locate(caller))?;
-    let mut tensors = Tensors::new();
-    for cell in cells {
-        tensors.push(Tensor::from_cell(cell));
-    }
+    let cells = stream.record(op, operands, lower, results, regions, check, locate(caller))?;
+    let mut tensors = match cells {
+        Few::One([cell]) => Few::One([Tensor::from_cell(cell)]),
+        more => Few::Many(more.into_vec().into_iter().map(Tensor::from_cell).collect()),
+    };
     if let (Some(history), Some(op)) = (history, kept) {
         let extended =
             history.extend(&Recorded { op: &op, operands, results: &tensors, regions, checked: check.is_some() });
@@ -266,7 +288,7 @@ fn record_in(
         None => Device::current()?,
     };
     let results = trace.push(op, inputs.into_iter(), regions)?;
-    Ok(results.into_iter().map(|(value, ty)| Tensor::traced(&device, trace, value, ty)).collect())
+    Ok(Few::map(&results, |(value, ty)| Tensor::traced(&device, trace, *value, ty.clone())))
 }
 
 /// Bodies of composites that have been traced.

@@ -133,6 +133,7 @@ pub fn infer<S: Signatures + ?Sized>(op: &Op, operands: &[&Type], blocks: &S) ->
 }
 
 /// One result.
+#[inline]
 fn single(ty: Type) -> Result<Types> {
     Ok(SmallVec::from_buf([ty]))
 }
@@ -145,6 +146,7 @@ fn source(op: &Op, operands: &[&Type], ty: Type) -> Result<Types> {
 }
 
 /// The operands, if there are `N`.
+#[inline]
 fn exactly<'a, const N: usize>(op: &Op, operands: &[&'a Type]) -> Result<[&'a Type; N]> {
     <[&Type; N]>::try_from(operands).map_err(|_| {
         let plural = if N == 1 { "" } else { "s" };
@@ -161,6 +163,7 @@ fn at_least_one<'a, 'b>(op: &Op, operands: &'b [&'a Type]) -> Result<(&'a Type, 
 }
 
 /// That the data operand, called `name`, has a dtype that the op takes.
+#[inline]
 fn takes(op: &Op, name: &str, ty: &Type) -> Result<()> {
     let dtypes = support::dtypes(op);
     ensure!(dtypes.contains(ty.dtype), DType, op.name(), "requires {name} of {dtypes} dtype, got {ty}");
@@ -168,6 +171,7 @@ fn takes(op: &Op, name: &str, ty: &Type) -> Result<()> {
 }
 
 /// That two operands have one dtype.
+#[inline]
 fn same_dtype(op: &Op, lhs: (&str, &Type), rhs: (&str, &Type)) -> Result<()> {
     let ((left, a), (right, b)) = (lhs, rhs);
     ensure!(a.dtype == b.dtype, DType, op.name(), "requires operands of one dtype, got {left} {a} and {right} {b}");
@@ -175,6 +179,7 @@ fn same_dtype(op: &Op, lhs: (&str, &Type), rhs: (&str, &Type)) -> Result<()> {
 }
 
 /// That two operands have one shape.
+#[inline]
 fn same_shape(op: &Op, lhs: (&str, &Type), rhs: (&str, &Type)) -> Result<()> {
     let ((left, a), (right, b)) = (lhs, rhs);
     ensure!(a.shape == b.shape, Shape, op.name(), "requires operands of one shape, got {left} {a} and {right} {b}");
