@@ -1,11 +1,12 @@
 //! Devices, and which one new tensors go to.
 
+use crate::devices;
 use crate::lazy::program::Programs;
 use crate::lazy::queue::Queue;
 use crate::runtime::host::Host;
-use crate::runtime::pjrt::{self, Pjrt, PjrtOptions};
+use crate::runtime::pjrt::{Machine, Pjrt, PjrtOptions};
 use crate::runtime::{Backend, MemoryStats};
-use crate::{Error, ErrorKind, Result, ensure};
+use crate::{Result, ensure};
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::fmt;
@@ -92,9 +93,16 @@ impl Device {
         Ok(devices)
     }
 
-    /// The device that new tensors of this thread go to: that of the innermost [`scope`](Self::scope), else the process's
-    /// [default](Self::set_default), else the backend that `TPU_BACKEND` names, `host` or `pjrt`, else host. The
-    /// [plugin](crate::runtime::pjrt) of `pjrt` is the one in `TPU_LIBRARY_PATH`, else in `PJRT_PLUGIN_LIBRARY_PATH`.
+    /// The device that new tensors of this thread go to. The first of these that there is:
+    ///
+    /// 1. That of the innermost [`scope`](Self::scope).
+    /// 2. The process's [default](Self::set_default).
+    /// 3. What `TPU_BACKEND` names: `host`, or `pjrt` for the plugin of the first of the
+    ///    [candidates](crate::runtime::pjrt::candidates). Errors if that cannot be used.
+    /// 4. If a [TPU is attached](crate::runtime::pjrt::has_tpu), that plugin.
+    /// 5. Host.
+    ///
+    /// What 3 to 5 choose is logged, with the reason, and is the process's default from then on.
     pub fn current() -> Result<Self> {
         if let Some(device) = SCOPED.with(|scoped| scoped.borrow().clone()) {
             return Ok(device);
@@ -102,29 +110,14 @@ impl Device {
         if let Some(device) = &*DEFAULT.read().unwrap_or_else(|poisoned| poisoned.into_inner()) {
             return Ok(device.clone());
         }
-        let device = Self::from_env()?;
-        tracing::info!(%device, "new tensors go to this device");
-        device.set_default();
-        Ok(device)
-    }
-
-    fn from_env() -> Result<Self> {
-        match std::env::var("TPU_BACKEND") {
-            Err(_) => Self::host(),
-            Ok(name) if name == "host" => Self::host(),
-            Ok(name) if name == "pjrt" => match pjrt::candidates().into_iter().find_map(|(_, path)| path) {
-                Some(path) => Self::pjrt(path),
-                None => {
-                    let names = pjrt::candidates().map(|(name, _)| name).join(" or ");
-                    let message = format!("requires the path of a plugin in {names} with TPU_BACKEND=pjrt");
-                    Err(Error::new(ErrorKind::Device, "device", message))
-                }
-            },
-            Ok(name) => {
-                let message = format!("requires a backend that is there (host, pjrt), got TPU_BACKEND={name}");
-                Err(Error::new(ErrorKind::Device, "device", message))
-            }
+        // Held while choosing, so that one thread chooses and the others wait.
+        let mut default = DEFAULT.write().unwrap_or_else(|poisoned| poisoned.into_inner());
+        if let Some(device) = &*default {
+            return Ok(device.clone());
         }
+        let device = devices::choose(&Machine::this())?;
+        *default = Some(device.clone());
+        Ok(device)
     }
 
     /// Makes new tensors of all threads go to this device, unless in a [`scope`](Self::scope).
@@ -203,58 +196,6 @@ impl Device {
         ensure!(self == other, Device, op, "requires operands on one device, got {self} and {other}");
         Ok(())
     }
-}
-
-/// A place where devices are looked for.
-#[derive(Clone, Debug)]
-pub struct Found {
-    /// `host`, or the variable that may name a plugin.
-    pub source: &'static str,
-    /// The path that it names.
-    pub path: Option<PathBuf>,
-    /// The devices there, or why they are not used.
-    pub devices: Result<Vec<Device>>,
-}
-
-impl fmt::Display for Found {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.source)?;
-        if let Some(path) = &self.path {
-            write!(f, "={}", path.display())?;
-        }
-        match &self.devices {
-            Ok(devices) => write!(f, ": {devices:?}"),
-            Err(error) => write!(f, ": not used: {error}"),
-        }
-    }
-}
-
-/// Every place where devices are looked for, in the order in which they count, with what is there or why it is not used.
-/// Loads the plugin that the environment names.
-///
-/// ```
-/// let found = tpu_core::devices();
-/// assert_eq!(found[0].source, "host");
-/// assert!(!found[0].devices.as_ref().unwrap().is_empty());
-/// ```
-pub fn devices() -> Vec<Found> {
-    let host = Device::hosts().map(<[Device]>::to_vec);
-    let mut all = vec![Found { source: "host", path: None, devices: host }];
-    let mut first: Option<&str> = None;
-    for (source, path) in pjrt::candidates() {
-        let devices = match (&path, first) {
-            (None, _) => Err(Error::new(ErrorKind::Device, source, "is not set")),
-            (Some(_), Some(first)) => {
-                Err(Error::new(ErrorKind::Device, source, format!("does not count, since {first} is set")))
-            }
-            (Some(path), None) => {
-                first = Some(source);
-                Device::pjrts(path)
-            }
-        };
-        all.push(Found { source, path, devices });
-    }
-    all
 }
 
 impl PartialEq for Device {

@@ -11,6 +11,7 @@
 //! `ARCHITECTURE.md` at the top of the repository is the map.
 
 pub mod device;
+mod devices;
 pub mod dtype;
 pub mod error;
 pub mod ir;
@@ -27,7 +28,8 @@ pub mod tensor;
 #[cfg(any(feature = "reference", test))]
 pub mod testing;
 
-pub use device::{Device, devices};
+pub use device::Device;
+pub use devices::{Found, devices};
 pub use dtype::{Complex64, DType, Element, F8E4M3FN, F8E5M2};
 pub use error::{Error, ErrorKind, Result};
 pub use lazy::Mode;

@@ -354,3 +354,54 @@ fn a_tensor_whose_program_failed_says_so_and_others_stay_readable() {
         assert_eq!(x.add(&x).unwrap().to_vec::<f32>().unwrap(), [1.0, 2.0]);
     });
 }
+
+/// For the test below, which starts it in a process of its own.
+#[test]
+#[ignore = "prints what the environment chooses"]
+#[allow(clippy::print_stdout, reason = "the other test reads it")]
+fn print_the_choice() {
+    println!("current: {:?}", Device::current());
+    for found in tpu_core::devices() {
+        println!("found: {found}");
+    }
+}
+
+#[test]
+fn the_environment_chooses_the_device_of_new_tensors() {
+    let fake = Fake::new(WORKS);
+    let path = fake.path.to_str().unwrap();
+    let environment = tempfile::tempdir().unwrap();
+    let package = environment.path().join("lib/python3.12/site-packages/libtpu");
+    std::fs::create_dir_all(&package).unwrap();
+    std::fs::copy(&fake.path, package.join("libtpu.so")).unwrap();
+    let environment = environment.path().to_str().unwrap();
+    let choice = |variables: &[(&str, &str)]| {
+        let mut child = Command::new(std::env::current_exe().unwrap());
+        child.args(["--ignored", "--exact", "print_the_choice", "--nocapture"]);
+        for name in ["TPU_BACKEND", "TPU_LIBRARY_PATH", "PJRT_PLUGIN_LIBRARY_PATH", "TPU_SKIP_MDS_QUERY"] {
+            child.env_remove(name);
+        }
+        // No Python of this machine.
+        child.env("PATH", "").env("HOME", environment).env_remove("VIRTUAL_ENV").env_remove("CONDA_PREFIX");
+        let output = child.envs(variables.iter().copied()).output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let assert_has = |text: &str, wanted: &[&str]| {
+        wanted.iter().for_each(|wanted| assert!(text.contains(wanted), "{wanted} in {text}"));
+    };
+    let text = choice(&[("PJRT_PLUGIN_LIBRARY_PATH", path), ("VIRTUAL_ENV", environment)]);
+    // No TPU is attached where this test runs, or its plugin cannot be the fake one.
+    assert_has(
+        &text,
+        &["current: Ok(host:0)", "found: host: [host:0]", "TPU_LIBRARY_PATH: not used: TPU_LIBRARY_PATH names no"],
+    );
+    assert_has(&text, &[&format!("PJRT_PLUGIN_LIBRARY_PATH ({path}): [fake:0, fake:1]")]);
+    assert_has(&text, &["does not count, since PJRT_PLUGIN_LIBRARY_PATH names a plugin"]);
+    let text = choice(&[("TPU_BACKEND", "pjrt"), ("TPU_LIBRARY_PATH", path), ("PJRT_PLUGIN_LIBRARY_PATH", "no.so")]);
+    assert_has(&text, &["current: Ok(fake:0)", "(no.so): not used: ", "does not count, since TPU_LIBRARY_PATH"]);
+    let text = choice(&[("TPU_BACKEND", "pjrt"), ("VIRTUAL_ENV", environment)]);
+    assert_has(&text, &["current: Err(", "requires a TPU for", "libtpu of Python ("]);
+    let text = choice(&[("TPU_BACKEND", "pjrt"), ("VIRTUAL_ENV", environment), ("TPU_SKIP_MDS_QUERY", "1")]);
+    assert_has(&text, &["current: Ok(fake:0)", "libtpu.so): [fake:0, fake:1]"]);
+}

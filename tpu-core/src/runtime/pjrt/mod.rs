@@ -12,9 +12,11 @@
 //! # Which plugin
 //!
 //! 1. The path given to [`Device::pjrt`](crate::Device::pjrt) or [`Pjrt::open`].
-//! 2. With `TPU_BACKEND=pjrt`: the path in `TPU_LIBRARY_PATH`, else in `PJRT_PLUGIN_LIBRARY_PATH`.
+//! 2. With `TPU_BACKEND=pjrt`, or if that is not set and a [TPU is attached](has_tpu): the first of the
+//!    [candidates], which are two environment variables and the Python package `libtpu`.
 //!
-//! Nothing is loaded otherwise. [`devices`](crate::devices) says what there is and why something is not used.
+//! Nothing is loaded otherwise. [`devices`](crate::devices) says what there is and why something is not used;
+//! [`Device::current`](crate::Device::current) has the whole order.
 
 mod api;
 mod buffer;
@@ -23,10 +25,14 @@ mod compile_options;
 mod cost;
 mod event;
 mod executable;
+mod find;
 mod options;
 mod sys;
 
+pub use find::{Candidate, candidates, has_tpu};
 pub use options::OptionValue;
+
+pub(crate) use find::Machine;
 
 use self::api::Api;
 use self::buffer::PjrtBuffer;
@@ -36,7 +42,7 @@ use crate::ir::{Graph, Op, Type};
 use crate::runtime::{Backend, Buffer, CompileOptions, Executable, MemoryStats};
 use crate::{Error, ErrorKind, Result};
 use std::fmt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -131,8 +137,7 @@ impl Pjrt {
 /// Without a TPU, libtpu asks the metadata service of Google's cloud key by key, for minutes, before it gives up.
 fn refuse_to_search_for_a_tpu(path: &Path) -> Result<()> {
     let is_libtpu = path.file_name().is_some_and(|name| name.to_string_lossy().contains("libtpu"));
-    let present = ["/dev/accel0", "/dev/vfio/0"].iter().any(|device| Path::new(device).exists());
-    if !is_libtpu || present || std::env::var_os("TPU_SKIP_MDS_QUERY").is_some() {
+    if !is_libtpu || has_tpu() || std::env::var_os("TPU_SKIP_MDS_QUERY").is_some() {
         return Ok(());
     }
     let message = format!(
@@ -140,17 +145,6 @@ fn refuse_to_search_for_a_tpu(path: &Path) -> Result<()> {
         path.display()
     );
     Err(Error::new(ErrorKind::Device, "pjrt", message))
-}
-
-/// The variables that may name a plugin, in order.
-const VARIABLES: [&str; 2] = ["TPU_LIBRARY_PATH", "PJRT_PLUGIN_LIBRARY_PATH"];
-
-/// The variables that may name a plugin, in the order in which they count, and what each says.
-pub fn candidates() -> [(&'static str, Option<PathBuf>); 2] {
-    VARIABLES.map(|name| {
-        let value = std::env::var_os(name).filter(|value| !value.is_empty());
-        (name, value.map(PathBuf::from))
-    })
 }
 
 /// What a platform is known not to have, before it is asked to compile it.
