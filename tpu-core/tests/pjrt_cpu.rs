@@ -1,25 +1,71 @@
-//! The plugin backend with XLA for CPU.
+//! The plugin backend with XLA for CPU, the newest and the oldest plugin that must work.
 #![allow(clippy::print_stderr, reason = "a test that does not run says so")]
 
 mod pjrt;
 
-use std::sync::{Arc, Mutex, OnceLock};
-use tpu_core::ir::{BinaryOp, Check, Graph, Op, Type, samples};
-use tpu_core::reference::Array;
-use tpu_core::runtime::pjrt::{OptionValue, Pjrt, PjrtOptions};
+use smallvec::smallvec;
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+use tpu_core::ir::{BinaryOp, Check, Graph, Op, Reducer, ReplicaGroups, Type, samples};
+use tpu_core::reference::{Array, evaluate_spmd};
+use tpu_core::runtime::pjrt::{Attribute, OptionValue, Pjrt, PjrtOptions, ProgramOptions};
 use tpu_core::runtime::{Argument, Backend, Buffer, CompileOptions, Executable};
 use tpu_core::testing::arguments;
 use tpu_core::{DType, Device, ErrorKind, Scalar, Tensor, lazy};
 
-/// The backend with two devices, one client for all tests.
-fn cpu() -> Option<Pjrt> {
-    static CPU: OnceLock<Option<Pjrt>> = OnceLock::new();
-    let open = || {
-        let client = vec![("cpu_device_count".to_string(), OptionValue::Int(2))];
-        pjrt::plugin(pjrt::CPU).map(|path| Pjrt::open(path, &PjrtOptions { client, ..Default::default() }).unwrap())
-    };
-    CPU.get_or_init(open).clone()
+/// The backend on a plugin with two devices, one client for all tests.
+fn cpu(file: &'static str) -> Option<Pjrt> {
+    static CPUS: Mutex<BTreeMap<&str, Option<Pjrt>>> = Mutex::new(BTreeMap::new());
+    CPUS.lock().unwrap().entry(file).or_insert_with(|| pjrt::plugin(file).map(|path| with_devices(&path, 2))).clone()
 }
+
+/// A client of its own.
+fn with_devices(path: &Path, devices: i64) -> Pjrt {
+    let client = vec![("cpu_device_count".to_string(), OptionValue::Int(devices))];
+    Pjrt::open(path, &PjrtOptions { client, ..Default::default() }).unwrap()
+}
+
+/// Tests that pass on the newest plugin and on the oldest.
+macro_rules! on_both {
+    ($($test:ident),* $(,)?) => {
+        mod newest {
+            $(#[test]
+            fn $test() {
+                if let Some(cpu) = super::cpu(super::pjrt::CPU) {
+                    super::$test(&cpu);
+                }
+            })*
+        }
+        mod oldest {
+            $(#[test]
+            fn $test() {
+                if let Some(cpu) = super::cpu(super::pjrt::OLD_CPU) {
+                    super::$test(&cpu);
+                }
+            })*
+        }
+    };
+}
+
+on_both![
+    the_plugin_says_what_it_is,
+    elements_of_every_dtype_go_there_and_back,
+    bytes_of_a_bool_other_than_0_are_1_on_the_device,
+    bytes_that_do_not_fit_the_type_are_refused,
+    a_program_runs_on_the_device_that_the_run_names,
+    shared_arguments_stay_and_donated_ones_are_taken,
+    a_donated_buffer_gives_its_memory_to_the_result,
+    scalars_are_arguments_of_a_run,
+    checks_are_results_and_a_program_with_checks_takes_nothing,
+    what_cannot_be_compiled_says_so,
+    threads_share_a_program,
+    an_executable_is_serialized_and_loaded,
+    a_program_has_options_of_its_own,
+    collectives_agree_with_the_interpreter_on_1_to_8_devices,
+    a_program_for_several_devices_is_checked_before_the_plugin_sees_it,
+    a_training_step_is_one_program_and_learns_what_the_host_learns,
+];
 
 fn upload(backend: &Pjrt, device: usize, x: &Array) -> Arc<dyn Buffer> {
     backend.upload(device, x.ty(), x.bytes()).unwrap()
@@ -45,38 +91,35 @@ fn compile(backend: &Pjrt, graph: &Graph) -> Arc<dyn Executable> {
     backend.compile(graph, CompileOptions::default()).unwrap()
 }
 
-#[test]
-fn the_plugin_says_what_it_is() {
-    let Some(cpu) = cpu() else { return };
+fn the_plugin_says_what_it_is(cpu: &Pjrt) {
     assert_eq!((cpu.name(), cpu.device_count(), cpu.generic_in_sizes()), ("cpu", 2, false));
     assert!(cpu.api_version() >= (0, 81));
+    assert!(cpu.device_attributes(1).is_ok());
+    // Versions of StableHLO, which every plugin of OpenXLA tells.
+    let attributes = cpu.attributes();
+    let current = attributes.iter().find(|(name, _)| name == "stablehlo_current_version").map(|(_, value)| value);
+    assert!(matches!(current, Some(Attribute::Ints(version)) if version.len() == 3), "{attributes:?}");
     assert_eq!(cpu.device_kind(1).unwrap(), "cpu");
     assert_eq!(cpu.device_kind(2).unwrap_err().kind(), ErrorKind::Device);
 }
 
-#[test]
-fn elements_of_every_dtype_go_there_and_back() {
-    let Some(cpu) = cpu() else { return };
+fn elements_of_every_dtype_go_there_and_back(cpu: &Pjrt) {
     for dtype in DType::ALL {
         for sizes in [&[][..], &[3], &[2, 3, 4], &[2, 0, 3], &[1, 1]] {
             let x = arguments::random(&Type::new(dtype, sizes), 7, true);
-            let buffer = upload(&cpu, 1, &x);
+            let buffer = upload(cpu, 1, &x);
             assert_eq!(read(&buffer).bytes(), x.bytes(), "{dtype} {sizes:?}");
         }
     }
 }
 
 /// As PyTorch reads them, see `bool_bytes.rs`.
-#[test]
-fn bytes_of_a_bool_other_than_0_are_1_on_the_device() {
-    let Some(cpu) = cpu() else { return };
+fn bytes_of_a_bool_other_than_0_are_1_on_the_device(cpu: &Pjrt) {
     let buffer = cpu.upload(0, &Type::new(DType::Bool, [5]), &[0, 1, 2, 0x80, 0xff]).unwrap();
     assert_eq!(read(&buffer).bytes(), [0, 1, 1, 1, 1]);
 }
 
-#[test]
-fn bytes_that_do_not_fit_the_type_are_refused() {
-    let Some(cpu) = cpu() else { return };
+fn bytes_that_do_not_fit_the_type_are_refused(cpu: &Pjrt) {
     let ty = Type::new(DType::F32, [3]);
     assert_eq!(cpu.upload(0, &ty, &[0; 11]).unwrap_err().kind(), ErrorKind::Shape);
     assert_eq!(cpu.upload(2, &ty, &[0; 12]).unwrap_err().kind(), ErrorKind::Device);
@@ -84,13 +127,11 @@ fn bytes_that_do_not_fit_the_type_are_refused() {
     assert_eq!(buffer.read(&mut [0; 8]).unwrap_err().kind(), ErrorKind::Shape);
 }
 
-#[test]
-fn a_program_runs_on_the_device_that_the_run_names() {
-    let Some(cpu) = cpu() else { return };
-    let program = compile(&cpu, &sum(2));
+fn a_program_runs_on_the_device_that_the_run_names(cpu: &Pjrt) {
+    let program = compile(cpu, &sum(2));
     let x = f32s(&[1.0, 2.0]);
     for device in 0..2 {
-        let mut arguments = [0, 1].map(|_| Argument::Shared(upload(&cpu, device, &x)));
+        let mut arguments = [0, 1].map(|_| Argument::Shared(upload(cpu, device, &x)));
         let outcome = program.run(device, &mut arguments).unwrap();
         assert_eq!(read(&outcome.results[0]), f32s(&[2.0, 4.0]));
         let error = program.run(1 - device, &mut arguments).unwrap_err();
@@ -98,17 +139,15 @@ fn a_program_runs_on_the_device_that_the_run_names() {
     }
 }
 
-#[test]
-fn shared_arguments_stay_and_donated_ones_are_taken() {
-    let Some(cpu) = cpu() else { return };
-    let program = compile(&cpu, &sum(3));
+fn shared_arguments_stay_and_donated_ones_are_taken(cpu: &Pjrt) {
+    let program = compile(cpu, &sum(3));
     let (x, y) = (f32s(&[1.0, 2.0, 3.0]), f32s(&[10.0, 20.0, 30.0]));
-    let kept = upload(&cpu, 0, &y);
+    let kept = upload(cpu, 0, &y);
     // Whatever the pattern, one compiled program serves it.
     for (donate_x, donate_y) in [(false, false), (true, false), (true, true)] {
-        let y_buffer = if donate_y { upload(&cpu, 0, &y) } else { kept.clone() };
+        let y_buffer = if donate_y { upload(cpu, 0, &y) } else { kept.clone() };
         let argument = |donate: bool, buffer| if donate { Argument::Donated(buffer) } else { Argument::Shared(buffer) };
-        let mut arguments = [argument(donate_x, upload(&cpu, 0, &x)), argument(donate_y, y_buffer)];
+        let mut arguments = [argument(donate_x, upload(cpu, 0, &x)), argument(donate_y, y_buffer)];
         let outcome = program.run(0, &mut arguments).unwrap();
         assert_eq!(read(&outcome.results[0]), f32s(&[11.0, 22.0, 33.0]));
         assert_eq!(read(&kept), y);
@@ -116,18 +155,14 @@ fn shared_arguments_stay_and_donated_ones_are_taken() {
         assert_eq!(taken, [donate_x, donate_y]);
     }
     // A donated buffer that somebody else holds is not given away.
-    let mut arguments = [Argument::Donated(kept.clone()), Argument::Shared(upload(&cpu, 0, &x))];
+    let mut arguments = [Argument::Donated(kept.clone()), Argument::Shared(upload(cpu, 0, &x))];
     program.run(0, &mut arguments).unwrap();
     assert_eq!(read(&kept), y);
 }
 
-#[test]
-fn a_donated_buffer_gives_its_memory_to_the_result() {
-    let Some(cpu) = cpu() else { return };
+fn a_donated_buffer_gives_its_memory_to_the_result(cpu: &Pjrt) {
     // On a device of its own account: other tests use the others.
-    let client = vec![("cpu_device_count".to_string(), OptionValue::Int(1))];
-    let backend = Pjrt::open(pjrt::plugin(pjrt::CPU).unwrap(), &PjrtOptions { client, ..Default::default() }).unwrap();
-    drop(cpu);
+    let backend = with_devices(cpu.path(), 1);
     assert_eq!(backend.memory(0).in_use, 0);
     let x = f32s(&[1.0; 256]);
     let program = compile(&backend, &sum(256));
@@ -143,11 +178,9 @@ fn a_donated_buffer_gives_its_memory_to_the_result() {
     assert_eq!(backend.memory(0).peak, 0);
 }
 
-#[test]
-fn scalars_are_arguments_of_a_run() {
-    let Some(cpu) = cpu() else { return };
+fn scalars_are_arguments_of_a_run(cpu: &Pjrt) {
     let ty = Type::new(DType::BF16, ());
-    let program = compile(&cpu, &samples::program(&[ty.clone(), ty], Op::Binary(BinaryOp::Multiply)).unwrap());
+    let program = compile(cpu, &samples::program(&[ty.clone(), ty], Op::Binary(BinaryOp::Multiply)).unwrap());
     for (x, y) in [(2.0, 3.0), (-0.5, 8.0)] {
         let mut arguments = [x, y].map(|number| Argument::Scalar(Scalar::Float(number).to_bytes(DType::BF16)));
         let outcome = program.run(0, &mut arguments).unwrap();
@@ -155,20 +188,18 @@ fn scalars_are_arguments_of_a_run() {
     }
 }
 
-#[test]
-fn checks_are_results_and_a_program_with_checks_takes_nothing() {
-    let Some(cpu) = cpu() else { return };
+fn checks_are_results_and_a_program_with_checks_takes_nothing(cpu: &Pjrt) {
     let mut graph = sum(2);
     let main = graph.main();
     let position = graph.parameter(main, Type::new(DType::I32, ()));
     let guards = graph[main].results[0].node;
     graph.checks.push(Check { value: position, guards });
-    let program = compile(&cpu, &graph);
+    let program = compile(cpu, &graph);
     let x = f32s(&[1.0, 2.0]);
     for number in [-1, 5] {
         let position = Scalar::Int(number).to_bytes(DType::I32);
         let mut arguments =
-            [Argument::Donated(upload(&cpu, 0, &x)), Argument::Shared(upload(&cpu, 0, &x)), Argument::Scalar(position)];
+            [Argument::Donated(upload(cpu, 0, &x)), Argument::Shared(upload(cpu, 0, &x)), Argument::Scalar(position)];
         let outcome = program.run(0, &mut arguments).unwrap();
         assert_eq!(outcome.checks, [number as i32]);
         assert_eq!((outcome.results.len(), read(&outcome.results[0])), (1, f32s(&[2.0, 4.0])));
@@ -177,9 +208,7 @@ fn checks_are_results_and_a_program_with_checks_takes_nothing() {
     }
 }
 
-#[test]
-fn what_cannot_be_compiled_says_so() {
-    let Some(cpu) = cpu() else { return };
+fn what_cannot_be_compiled_says_so(cpu: &Pjrt) {
     let kind = |graph: &Graph| cpu.compile(graph, CompileOptions::default()).unwrap_err().kind();
     for (name, graph) in samples::every_op() {
         if name.starts_with("all_reduce") || name.starts_with("lu ") || name.starts_with("collective_permute") {
@@ -195,13 +224,11 @@ fn what_cannot_be_compiled_says_so() {
     assert!(error.message().starts_with("failed: "), "{error}");
 }
 
-#[test]
-fn threads_share_a_program() {
-    let Some(cpu) = cpu() else { return };
-    let program = compile(&cpu, &sum(64));
+fn threads_share_a_program(cpu: &Pjrt) {
+    let program = compile(cpu, &sum(64));
     std::thread::scope(|scope| {
         for thread in 0..4 {
-            let (cpu, program) = (&cpu, &program);
+            let program = &program;
             scope.spawn(move || {
                 for round in 0..100 {
                     let x = f32s(&[(thread * 100 + round) as f32; 64]);
@@ -215,15 +242,134 @@ fn threads_share_a_program() {
     });
 }
 
-#[test]
-fn the_oldest_plugin_works_too() {
-    let Some(path) = pjrt::plugin(pjrt::OLD_CPU) else { return };
-    let old = Pjrt::open(path, &PjrtOptions::default()).unwrap();
-    assert_eq!(old.api_version(), (0, 81));
-    let program = compile(&old, &sum(2));
+fn an_executable_is_serialized_and_loaded(cpu: &Pjrt) {
+    let lower = |size| cpu.lower(&sum(size), &ProgramOptions::default()).unwrap();
+    let (program, other) = (lower(2), lower(3));
+    assert_eq!((program.text(), program.options()), (lower(2).text(), lower(2).options()));
+    assert_ne!(program.text(), other.text());
+    let compiled = cpu.compile_lowered(&program).unwrap();
+    let bytes = compiled.serialize().unwrap();
     let x = f32s(&[1.0, 2.0]);
-    let mut arguments = [Argument::Donated(upload(&old, 0, &x)), Argument::Shared(upload(&old, 0, &x))];
-    assert_eq!(read(&program.run(0, &mut arguments).unwrap().results[0]), f32s(&[2.0, 4.0]));
+    // In the same client, and in another one of the same plugin.
+    let second = with_devices(cpu.path(), 2);
+    assert_eq!(cpu.identity(), second.identity());
+    for backend in [cpu, &second] {
+        let loaded = backend.load(&program, &bytes).unwrap();
+        let mut arguments = [Argument::Donated(upload(backend, 1, &x)), Argument::Shared(upload(backend, 1, &x))];
+        assert_eq!(read(&loaded.run(1, &mut arguments).unwrap().results[0]), f32s(&[2.0, 4.0]));
+        assert!(matches!(arguments[0], Argument::Taken));
+    }
+    // Of another program: what the plugin gives is not what was asked for.
+    let checked = {
+        let mut graph = sum(2);
+        let x = graph[graph.main()].parameters[0];
+        let main = graph.main();
+        let results = graph[main].results.iter().copied().chain([x.into()]).collect();
+        graph.set_results(main, results);
+        cpu.lower(&graph, &ProgramOptions::default()).unwrap()
+    };
+    let error = cpu.load(&checked, &bytes).unwrap_err();
+    assert!(error.message().contains("requires 2 results, got a program of 1"), "{error}");
+    match compiled.fingerprint() {
+        Ok(fingerprint) => {
+            assert!(!fingerprint.is_empty());
+            assert_eq!(fingerprint, cpu.compile_lowered(&lower(2)).unwrap().fingerprint().unwrap());
+            assert_ne!(fingerprint, cpu.compile_lowered(&other).unwrap().fingerprint().unwrap());
+        }
+        Err(error) => assert_eq!(error.kind(), ErrorKind::Unsupported, "{error}"),
+    }
+}
+
+fn a_program_has_options_of_its_own(cpu: &Pjrt) {
+    let folder = tempfile::tempdir().unwrap();
+    let options = |name: &str, text: &str| ProgramOptions {
+        overrides: vec![(name.into(), text.into())],
+        ..ProgramOptions::default()
+    };
+    let dump = cpu.lower(&sum(5), &options("xla_dump_to", folder.path().to_str().unwrap())).unwrap();
+    cpu.compile_lowered(&dump).unwrap();
+    assert!(folder.path().read_dir().unwrap().count() > 0);
+    let unknown = cpu.lower(&sum(5), &options("xla_no_such_option", "1")).unwrap();
+    let error = cpu.compile_lowered(&unknown).unwrap_err();
+    assert!(error.message().contains("xla_no_such_option"), "{error}");
+    // Options of the backend are those of all its programs.
+    let options = PjrtOptions { overrides: unknown_override(), ..Default::default() };
+    let backend = Pjrt::open(cpu.path(), &options).unwrap();
+    assert!(backend.compile(&sum(5), CompileOptions::default()).unwrap_err().message().contains("no_such"));
+}
+
+fn unknown_override() -> Vec<(String, String)> {
+    vec![("xla_no_such_option".into(), "1".into())]
+}
+
+/// Programs of one collective each among `devices` replicas, in pairs of neighbours and all together.
+fn collectives(devices: u32) -> Vec<(Graph, usize)> {
+    let all = ReplicaGroups { groups: vec![(0..devices).collect()], channel: 0 };
+    let pairs = ReplicaGroups { groups: (0..devices / 2).map(|i| smallvec![2 * i + 1, 2 * i]).collect(), channel: 0 };
+    let mut ops = Vec::new();
+    for groups in [all, pairs].map(Arc::new).into_iter().take(if devices % 2 == 0 { 2 } else { 1 }) {
+        let size = groups.groups[0].len();
+        for kind in [Reducer::Sum, Reducer::Max, Reducer::Product] {
+            ops.push((Op::AllReduce { kind, groups: groups.clone() }, 3));
+            ops.push((Op::ReduceScatter { kind, axis: 0, groups: groups.clone() }, 2 * size));
+        }
+        ops.push((Op::AllGather { axis: 0, groups: groups.clone() }, 3));
+        ops.push((Op::AllToAll { split_axis: 0, concat_axis: 0, groups }, 2 * size));
+    }
+    let around: Vec<(u32, u32)> = (0..devices).map(|i| (i, (i + 1) % devices)).collect();
+    ops.push((Op::CollectivePermute { pairs: around.into(), channel: 0 }, 3));
+    // Nobody sends to device 0.
+    ops.push((Op::CollectivePermute { pairs: (1..devices).map(|i| (i - 1, i)).collect(), channel: 0 }, 3));
+    ops.into_iter().map(|(op, size)| (samples::program(&[Type::new(DType::I32, [size])], op).unwrap(), size)).collect()
+}
+
+fn collectives_agree_with_the_interpreter_on_1_to_8_devices(cpu: &Pjrt) {
+    for devices in [2, 3, 8] {
+        let backend = with_devices(cpu.path(), devices as i64);
+        for (graph, size) in collectives(devices) {
+            let value = |device: u32| -> Vec<i32> { (0..size as i32).map(|i| 10 * device as i32 + i + 1).collect() };
+            let arrays: Vec<Vec<Array>> =
+                (0..devices).map(|device| vec![Array::new([size], &value(device)).unwrap()]).collect();
+            let want = evaluate_spmd(&graph, &arrays).unwrap();
+            let program = backend.compile_replicas(&graph, CompileOptions::default(), devices as usize).unwrap();
+            let argument =
+                |(device, arrays): (usize, &Vec<Array>)| vec![Argument::Donated(upload(&backend, device, &arrays[0]))];
+            let mut arguments: Vec<Vec<Argument>> = arrays.iter().enumerate().map(argument).collect();
+            let outcomes = program.run_replicas(&mut arguments).unwrap();
+            for (device, (outcome, want)) in outcomes.iter().zip(&want).enumerate() {
+                assert_eq!(read(&outcome.results[0]), want.results[0], "device {device} of {devices}: {program:?}");
+            }
+        }
+    }
+}
+
+fn a_program_for_several_devices_is_checked_before_the_plugin_sees_it(cpu: &Pjrt) {
+    let (graph, size) = collectives(2).swap_remove(0);
+    let compile = |replicas| cpu.compile_replicas(&graph, CompileOptions::default(), replicas);
+    assert_eq!(compile(0).unwrap_err().kind(), ErrorKind::Device);
+    assert_eq!(compile(3).unwrap_err().kind(), ErrorKind::Device);
+    assert_eq!(compile(1).unwrap_err().kind(), ErrorKind::Unsupported);
+    let far = Op::CollectivePermute { pairs: Arc::new([(0, 5)]), channel: 0 };
+    let far = samples::program(&[Type::new(DType::I32, [size])], far).unwrap();
+    let error = cpu.compile_replicas(&far, CompileOptions::default(), 2).unwrap_err();
+    assert_eq!((error.kind(), error.message()), (ErrorKind::Value, "requires replicas from 0 to 1, got 5"));
+    let program = compile(2).unwrap();
+    let array = Array::new([size], &vec![1i32; size]).unwrap();
+    let on = |device| vec![Argument::Shared(upload(cpu, device, &array))];
+    assert_eq!(program.run(0, &mut on(0)).unwrap_err().kind(), ErrorKind::Device);
+    assert_eq!(program.run_replicas(&mut [on(0)]).unwrap_err().kind(), ErrorKind::Device);
+    assert_eq!(program.run_replicas(&mut [on(1), on(0)]).unwrap_err().kind(), ErrorKind::Device);
+    // An argument goes if it is given on every device.
+    let mut arguments = [on(0), vec![Argument::Donated(upload(cpu, 1, &array))]];
+    program.run_replicas(&mut arguments).unwrap();
+    assert!(matches!(arguments[1][0], Argument::Donated(_)), "{arguments:?}");
+    assert!(host_has_none(&graph));
+}
+
+/// The host says that it has no such programs.
+fn host_has_none(graph: &Graph) -> bool {
+    let host = tpu_core::runtime::host::Host::from_env().unwrap();
+    host.compile_replicas(graph, CompileOptions::default(), 2).unwrap_err().kind() == ErrorKind::Unsupported
 }
 
 #[test]
@@ -275,11 +421,9 @@ fn train(device: &Device) -> (Vec<f32>, u64) {
     })
 }
 
-#[test]
-fn a_training_step_is_one_program_and_learns_what_the_host_learns() {
-    let Some(path) = pjrt::plugin(pjrt::CPU) else { return };
+fn a_training_step_is_one_program_and_learns_what_the_host_learns(cpu: &Pjrt) {
     let _alone = ONE_AT_A_TIME.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
-    let (plugin, programs) = train(&Device::pjrt(path).unwrap());
+    let (plugin, programs) = train(&Device::pjrt(cpu.path()).unwrap());
     let (host, _) = train(&Device::host().unwrap());
     assert_eq!(programs, 10);
     assert!(plugin[19] < 0.9 * plugin[0], "{plugin:?}");

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 use tpu_core::ir::{Graph, Type};
-use tpu_core::runtime::pjrt::{OptionValue, Pjrt, PjrtOptions};
+use tpu_core::runtime::pjrt::{OptionValue, Pjrt, PjrtOptions, ProgramOptions};
 use tpu_core::runtime::{Argument, Backend, Buffer, CompileOptions, Executable};
 use tpu_core::{DType, Device, Error, ErrorKind, Result, Tensor};
 
@@ -322,6 +322,22 @@ fn buffers_of_another_client_are_refused() {
     arguments[1] = Argument::Shared(other);
     assert_error(program.run(0, &mut arguments).unwrap_err(), ErrorKind::Device, "requires a buffer of its own");
     assert_error(program.run(0, &mut []).unwrap_err(), ErrorKind::Internal, "requires 2 arguments, got 0");
+}
+
+#[test]
+fn what_the_plugin_cannot_tell_is_unsupported_or_nothing() {
+    let fake = Fake::new(WORKS);
+    let backend = fake.open().unwrap();
+    let program = backend.lower(&first(), &ProgramOptions::default()).unwrap();
+    let executable = backend.compile_lowered(&program).unwrap();
+    assert_error(executable.serialize().unwrap_err(), ErrorKind::Unsupported, "PJRT_Executable_Serialize is not impl");
+    assert_error(executable.fingerprint().unwrap_err(), ErrorKind::Unsupported, "PJRT_Executable_Fingerprint");
+    assert_error(backend.load(&program, &[1]).unwrap_err(), ErrorKind::Unsupported, "PJRT_Executable_Deserialize");
+    assert_error(backend.device_attributes(0).unwrap_err(), ErrorKind::Unsupported, "PJRT_DeviceDescription_Attr");
+    assert_error(backend.device_attributes(2).unwrap_err(), ErrorKind::Device, "has devices 0 to 1, got 2");
+    assert_eq!(backend.attributes(), []);
+    drop((backend, executable));
+    assert_eq!(fake.live(), 0);
 }
 
 #[test]

@@ -194,6 +194,7 @@ fn constants_have_the_values_of_the_header() {
         ("PJRT_NamedValue_kString".into(), named::STRING),
         ("PJRT_NamedValue_kInt64".into(), named::INT64),
         ("PJRT_NamedValue_kInt64List".into(), named::INT64_LIST),
+        ("PJRT_NamedValue_kFloat".into(), named::FLOAT),
         ("PJRT_NamedValue_kBool".into(), named::BOOL),
         ("PJRT_HostBufferSemantics_kImmutableOnlyDuringCall".into(), semantics::IMMUTABLE_ONLY_DURING_CALL),
         ("PJRT_Buffer_MemoryLayout_Type_Tiled".into(), 0),

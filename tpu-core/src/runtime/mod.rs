@@ -35,6 +35,17 @@ pub trait Backend: Send + Sync + Debug {
     /// backend does not have.
     fn compile(&self, graph: &Graph, options: CompileOptions) -> Result<Arc<dyn Executable>>;
 
+    /// Compiles a program for so many replicas, number `i` on device `i`, to be run by [`Executable::run_replicas`]. Its
+    /// collectives name replicas.
+    ///
+    /// Errors as [`compile`](Self::compile); with [`ErrorKind::Device`] if there are not so many devices, with
+    /// [`ErrorKind::Value`] if a collective names a replica that there is not.
+    fn compile_replicas(&self, graph: &Graph, options: CompileOptions, replicas: usize) -> Result<Arc<dyn Executable>> {
+        let _ = (graph, options);
+        let message = format!("has no programs on several devices, asked for one on {replicas}");
+        Err(Error::new(ErrorKind::Unsupported, self.name().to_string(), message))
+    }
+
     /// Copies row-major little-endian elements to a device. Of a `bool`, any byte but 0 is true and arrives as 1.
     fn upload(&self, device: usize, ty: &Type, bytes: &[u8]) -> Result<Arc<dyn Buffer>>;
 
@@ -139,6 +150,15 @@ pub trait Executable: Send + Sync + Debug {
     /// If it fails, or a check fails, every donated argument is still in `arguments`, unchanged. If a check fails, the
     /// results that do not depend on what it guards are right.
     fn run(&self, device: usize, arguments: &mut [Argument]) -> Result<Outcome>;
+
+    /// Runs on devices 0, 1, … at the same time and waits, each with its own arguments; for a program that was compiled
+    /// for as many [replicas](Backend::compile_replicas). A donated argument is taken if it is donated on every device.
+    ///
+    /// Errors as [`run`](Self::run).
+    fn run_replicas(&self, arguments: &mut [Vec<Argument>]) -> Result<Vec<Outcome>> {
+        let _ = arguments;
+        Err(Error::new(ErrorKind::Unsupported, "a program", "is not one for several devices"))
+    }
 
     /// The same program structure for the sizes of `graph`. Cheap beside compiling; only for backends that are
     /// [generic in sizes](Backend::generic_in_sizes).

@@ -195,12 +195,12 @@ pub unsafe fn bytes_of<'a>(start: Text, len: usize) -> &'a [u8] {
     unsafe { std::slice::from_raw_parts(start.cast(), len) }
 }
 
-/// A plugin's list of objects.
+/// A plugin's list of objects or numbers.
 ///
 /// # Safety
 ///
-/// `start` is null or points to `len` objects.
-pub unsafe fn list_of(start: sys::RawList, len: usize) -> Vec<Raw> {
+/// `start` is null or points to `len` of them.
+pub unsafe fn list_of<T: Copy>(start: *const T, len: usize) -> Vec<T> {
     if start.is_null() || len == 0 {
         return Vec::new();
     }

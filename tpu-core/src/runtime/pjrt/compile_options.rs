@@ -1,25 +1,31 @@
-//! XLA's `CompileOptionsProto`, written by hand: four fields of it need no protoc.
+//! XLA's `CompileOptionsProto`, written by hand: a handful of fields needs no protoc.
 
-use crate::runtime::CompileOptions;
+use super::lowered::ProgramOptions;
 
-/// Options for one program on one device, which any device of the client runs.
-pub fn encode(options: CompileOptions) -> Vec<u8> {
+/// Options for one program. On one device it is one that any device of the client runs.
+pub fn encode(options: &ProgramOptions) -> Vec<u8> {
+    let replicas = options.replicas;
     let mut build = Vec::new();
     // device_ordinal: none chosen.
     number(&mut build, 1, -1);
     // num_replicas, num_partitions
-    number(&mut build, 4, 1);
+    number(&mut build, 4, replicas as i64);
     number(&mut build, 5, 1);
     let mut all = Vec::new();
     // executable_build_options
     bytes(&mut all, 3, &build);
-    // compile_portable_executable: the run says which device.
-    number(&mut all, 4, 1);
-    if options.strict_rounding {
-        // env_option_overrides: keeps XLA from leaving 16-bit floats in 32 bits between ops.
+    if replicas == 1 {
+        // compile_portable_executable: the run says which device.
+        number(&mut all, 4, 1);
+    }
+    // Keeps XLA from leaving 16-bit floats in 32 bits between ops.
+    let strict = options.common.strict_rounding.then_some(("xla_allow_excess_precision", "False"));
+    let others = options.overrides.iter().map(|(name, text)| (name.as_str(), text.as_str()));
+    for (name, text) in strict.into_iter().chain(others) {
+        // env_option_overrides
         let (mut value, mut entry) = (Vec::new(), Vec::new());
-        bytes(&mut value, 1, b"False");
-        bytes(&mut entry, 1, b"xla_allow_excess_precision");
+        bytes(&mut value, 1, text.as_bytes());
+        bytes(&mut entry, 1, name.as_bytes());
         bytes(&mut entry, 2, &value);
         bytes(&mut all, 7, &entry);
     }
@@ -48,6 +54,7 @@ fn bytes(out: &mut Vec<u8>, field: u64, content: &[u8]) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::runtime::CompileOptions;
 
     /// The tags and values as JAX 0.10.2 writes them: `CompileOptions().SerializeAsString()` with the same settings,
     /// less the debug options, which it always writes.
@@ -56,8 +63,18 @@ mod tests {
         let mut want = vec![0x1a, 0x0f, 0x08];
         want.extend([0xff; 9]);
         want.extend([0x01, 0x20, 0x01, 0x28, 0x01, 0x20, 0x01]);
-        assert_eq!(encode(CompileOptions::default()), want);
+        assert_eq!(encode(&ProgramOptions::default()), want);
         want.extend(b"\x3a\x25\x0a\x1axla_allow_excess_precision\x12\x07\x0a\x05False");
-        assert_eq!(encode(CompileOptions { strict_rounding: true }), want);
+        let common = CompileOptions { strict_rounding: true };
+        let mut options = ProgramOptions { common, ..ProgramOptions::default() };
+        assert_eq!(encode(&options), want);
+        want.extend(b"\x3a\x0b\x0a\x04name\x12\x03\x0a\x011");
+        options.overrides.push(("name".into(), "1".into()));
+        assert_eq!(encode(&options), want);
+        // Of four replicas, 4 in place of 1, and the executable is bound to its devices.
+        want[13] = 4;
+        want.drain(16..18);
+        options.replicas = 4;
+        assert_eq!(encode(&options), want);
     }
 }

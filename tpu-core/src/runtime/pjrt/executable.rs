@@ -1,120 +1,80 @@
-//! Programs compiled by a plugin, and their runs.
+//! Runs of programs that a plugin compiled.
 
 use super::buffer::PjrtBuffer;
 use super::client::Client;
 use super::event::Event;
+use super::loaded::Loaded;
+use super::lowered::{Lowered, Signature};
 use super::sys::{self, Args, ExecuteOptions, Raw};
-use super::{compile_options, cost};
-use crate::ir::verify::verify;
-use crate::ir::{Graph, Type, text};
-use crate::runtime::{Argument, Buffer, CompileOptions, Cost, Executable, KernelInfo, Outcome};
+use crate::runtime::{Argument, Buffer, Cost, Executable, KernelInfo, Outcome};
 use crate::{Error, ErrorKind, Result, bail, ensure};
 use smallvec::SmallVec;
 use std::any::Any;
 use std::fmt;
 use std::sync::Arc;
 
-/// An executable of the plugin, freed when dropped.
-struct Loaded {
-    client: Arc<Client>,
-    raw: Raw,
-}
-
-// SAFETY: the functions on executables may be called from any thread; the object is freed once, by `drop`.
-unsafe impl Send for Loaded {}
-// SAFETY: as above.
-unsafe impl Sync for Loaded {}
-
-impl Drop for Loaded {
-    fn drop(&mut self) {
-        self.client.api.free(sys::LoadedExecutableDestroy { executable: self.raw });
-    }
-}
-
-impl Loaded {
-    fn outputs(&self) -> Result<usize> {
-        let api = &self.client.api;
-        let mut args =
-            Args::new(sys::LoadedExecutableGetExecutable { loaded_executable: self.raw, ..Default::default() });
-        api.call(&mut args)?;
-        let executable = args.body.executable;
-        let mut args = Args::new(sys::ExecutableNumOutputs { executable, ..Default::default() });
-        let outcome = api.call(&mut args);
-        api.free(sys::ExecutableDestroy { executable });
-        outcome.map(|()| args.body.num_outputs)
-    }
-}
-
-/// A compiled program.
+/// A program that a plugin compiled or loaded.
 pub struct PjrtExecutable {
     loaded: Arc<Loaded>,
-    parameters: Vec<Type>,
-    /// Types of the results, then of the checks.
-    outputs: Vec<Type>,
-    results: usize,
-    /// Parameters that the program may overwrite when a run donates them.
-    donors: Vec<bool>,
-    cost: Cost,
-    kernel: KernelInfo,
+    signature: Arc<Signature>,
 }
 
 impl fmt::Debug for PjrtExecutable {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "PjrtExecutable({:?} on {})", self.kernel.ops, self.loaded.client.platform)
+        write!(f, "PjrtExecutable({:?} on {})", self.signature.kernel.ops, self.client().platform)
     }
 }
 
-/// The parameters whose memory a result can take: those that have the type of one. None if the program has checks: when
-/// one fails, what was donated must still be there, and a plugin cannot be asked to check first.
-fn donors(graph: &Graph) -> Vec<bool> {
-    let results: Vec<&Type> = graph.result_types(graph.main()).collect();
-    let may = |ty: &Type| graph.checks.is_empty() && ty.shape.rank() > 0 && results.contains(&ty);
-    graph.parameter_types(graph.main()).map(may).collect()
+type Inputs = SmallVec<[Arc<PjrtBuffer>; 16]>;
+
+/// A run that was started: per device, its results, which may not be there yet, and the event that says when or why not.
+struct Started {
+    results: Vec<Vec<PjrtBuffer>>,
+    done: SmallVec<[Option<Event>; 1]>,
 }
 
 impl PjrtExecutable {
-    /// Compiles a program for every device of the client.
-    pub fn compile(client: &Arc<Client>, graph: &Graph, options: CompileOptions) -> Result<Self> {
-        let program = verify(graph)?;
-        if let Some(ty) = graph.nodes.iter().flat_map(|node| &node.types).find(|ty| ty.bytes().is_none()) {
-            // XLA does not tell this from a number of bytes that wraps around.
-            let message = format!("of a value of {ty} is impossible: it has more bytes than there are addresses");
-            return Err(Error::new(ErrorKind::OutOfMemory, "an allocation", message));
+    /// Has the plugin compile a program.
+    pub(super) fn compile(client: &Arc<Client>, lowered: &Lowered) -> Result<Self> {
+        Self::new(Loaded::compile(client, lowered.text(), lowered.options())?, lowered)
+    }
+
+    /// Has the plugin load a program from what [`serialize`](Self::serialize) gave.
+    pub(super) fn load(client: &Arc<Client>, lowered: &Lowered, bytes: &[u8]) -> Result<Self> {
+        Self::new(Loaded::deserialize(client, bytes)?, lowered)
+    }
+
+    fn new(loaded: Loaded, lowered: &Lowered) -> Result<Self> {
+        let signature = lowered.signature.clone();
+        let (count, want) = (loaded.outputs()?, signature.outputs.len());
+        ensure!(count == want, Execution, "pjrt", "requires {want} results, got a program of {count}");
+        if signature.replicas > 1 {
+            let (devices, replicas) = (loaded.devices()?, signature.replicas);
+            let in_order = devices.iter().copied().eq(0..replicas);
+            ensure!(in_order, Execution, "pjrt", "requires devices 0 to {}, got {devices:?}", replicas - 1);
         }
-        let donors = donors(graph);
-        let text = text::print_with_donors(program, &donors);
-        let loaded = load(client, &text, options)?;
-        let checks = graph.checks.iter().map(|check| graph.ty(check.value));
-        let outputs: Vec<Type> = graph.result_types(graph.main()).chain(checks).cloned().collect();
-        let count = loaded.outputs()?;
-        ensure!(
-            count == outputs.len(),
-            Execution,
-            "pjrt",
-            "requires {} results, got a program of {count}",
-            outputs.len()
-        );
-        let ops = graph.nodes.iter().map(|node| node.op.name().to_string()).collect();
-        let parameters: Vec<Type> = graph.parameter_types(graph.main()).cloned().collect();
-        let (reads, writes) = (parameters.len(), outputs.len());
-        Ok(Self {
-            loaded: Arc::new(loaded),
-            results: outputs.len() - graph.checks.len(),
-            parameters,
-            outputs,
-            donors,
-            cost: cost::estimate(graph),
-            kernel: KernelInfo { kind: "program".into(), ops, reads, writes },
-        })
+        Ok(Self { loaded: Arc::new(loaded), signature })
     }
 
     fn client(&self) -> &Arc<Client> {
-        &self.loaded.client
+        self.loaded.client()
+    }
+
+    /// The executable's bytes, which the same plugin [loads](super::Pjrt::load) again on the same kind of device. Errors with
+    /// [`ErrorKind::Unsupported`] if the plugin cannot.
+    pub fn serialize(&self) -> Result<Vec<u8>> {
+        self.loaded.serialize()
+    }
+
+    /// Bytes that tell the executable from others of the plugin. Errors with [`ErrorKind::Unsupported`] if the plugin
+    /// has none.
+    pub fn fingerprint(&self) -> Result<Vec<u8>> {
+        self.loaded.fingerprint()
     }
 
     /// The buffer of an argument; a scalar becomes one on the device.
     fn argument(&self, device: usize, index: usize, argument: &Argument) -> Result<Arc<PjrtBuffer>> {
-        let ty = &self.parameters[index];
+        let ty = &self.signature.parameters[index];
         match argument {
             Argument::Shared(buffer) | Argument::Donated(buffer) => {
                 let any: Arc<dyn Any + Send + Sync> = buffer.clone().into_any();
@@ -132,99 +92,87 @@ impl PjrtExecutable {
         }
     }
 
-    /// Starts a run. The results may not be there yet; the event says when, or why not.
-    fn start(&self, device: usize, inputs: &[Raw], kept: &[i64]) -> Result<(Vec<PjrtBuffer>, Option<Event>)> {
-        let client = self.client();
+    /// The buffers of a device's arguments.
+    fn inputs(&self, device: usize, arguments: &[Argument]) -> Result<Inputs> {
+        let (want, got) = (self.signature.parameters.len(), arguments.len());
+        ensure!(want == got, Internal, "a program", "requires {want} arguments, got {got}");
+        arguments.iter().enumerate().map(|(index, argument)| self.argument(device, index, argument)).collect()
+    }
+
+    /// Whether the program takes this argument. Asked before anything else refers to its buffer.
+    fn takes(&self, index: usize, argument: &Argument) -> bool {
+        let sole = matches!(argument, Argument::Donated(buffer) if Arc::strong_count(buffer) == 1);
+        sole && self.signature.donors.get(index) == Some(&true)
+    }
+
+    /// Starts a run on devices `first`, `first + 1`, …, one for each list of inputs.
+    fn start(&self, first: usize, inputs: &[Inputs], kept: &[i64]) -> Result<Started> {
+        let (client, outputs) = (self.client(), &self.signature.outputs);
+        let raw: SmallVec<[SmallVec<[Raw; 16]>; 1]> =
+            inputs.iter().map(|inputs| inputs.iter().map(|buffer| buffer.raw()).collect()).collect();
+        let argument_lists: SmallVec<[sys::RawList; 1]> = raw.iter().map(|list| list.as_ptr()).collect();
         let mut options = Args::new(ExecuteOptions {
             non_donatable_input_indices: kept.as_ptr(),
             num_non_donatable_input_indices: kept.len(),
             ..Default::default()
         });
-        let mut outputs: Vec<Raw> = vec![std::ptr::null_mut(); self.outputs.len()];
-        let mut done: Raw = std::ptr::null_mut();
-        let (input_list, output_list) = (inputs.as_ptr(), outputs.as_mut_ptr());
+        let mut given: Vec<Raw> = vec![std::ptr::null_mut(); outputs.len() * inputs.len()];
+        // Each device writes its own part; a program without results writes nothing.
+        let start = given.as_mut_ptr();
+        let output_lists: SmallVec<[*mut Raw; 1]> =
+            (0..inputs.len()).map(|device| start.wrapping_add(device * outputs.len())).collect();
+        let mut done: SmallVec<[Raw; 1]> = SmallVec::from_elem(std::ptr::null_mut(), inputs.len());
+        // The executable says on which devices it runs, unless it runs on any one.
+        let one = self.signature.replicas == 1;
+        let execute_device = if one { client.device(first)?.raw } else { std::ptr::null_mut() };
         // The lists live through the call, which is as long as the plugin needs them.
         let mut args = Args::new(sys::LoadedExecutableExecute {
-            executable: self.loaded.raw,
+            executable: self.loaded.raw(),
             options: &raw mut options,
-            argument_lists: &raw const input_list,
-            num_devices: 1,
-            num_args: inputs.len(),
-            output_lists: &raw const output_list,
-            device_complete_events: &raw mut done,
-            execute_device: client.device(device)?.raw,
+            argument_lists: argument_lists.as_ptr(),
+            num_devices: inputs.len(),
+            num_args: self.signature.parameters.len(),
+            output_lists: output_lists.as_ptr(),
+            device_complete_events: done.as_mut_ptr(),
+            execute_device,
         });
         client.api.call(&mut args)?;
-        let done = Event::new(client, done);
+        let done = done.into_iter().map(|raw| Event::new(client, raw)).collect();
         // All are taken over before any is judged, so that none leaks.
-        let buffers = outputs.iter().zip(&self.outputs);
-        let buffers: Vec<_> = buffers.map(|(&raw, ty)| PjrtBuffer::new(client, raw, device, ty.clone())).collect();
-        Ok((buffers.into_iter().collect::<Result<_>>()?, done))
+        let mut raws = given.into_iter();
+        let mut buffers = Vec::with_capacity(inputs.len());
+        for device in first..first + inputs.len() {
+            let results = outputs.iter().zip(raws.by_ref());
+            buffers.push(results.map(|(ty, raw)| PjrtBuffer::new(client, raw, device, ty.clone())).collect::<Vec<_>>());
+        }
+        let results = buffers.into_iter().map(|results| results.into_iter().collect()).collect::<Result<_>>()?;
+        Ok(Started { results, done })
     }
-}
 
-/// Has the plugin compile StableHLO text.
-fn load(client: &Arc<Client>, text: &str, options: CompileOptions) -> Result<Loaded> {
-    const FORMAT: &str = "mlir";
-    let options = compile_options::encode(options);
-    let program = Args::new(sys::Program {
-        code: text.as_ptr().cast(),
-        code_size: text.len(),
-        format: FORMAT.as_ptr().cast(),
-        format_size: FORMAT.len(),
-    });
-    // Text, options and program outlive the call, which is as long as the plugin needs them.
-    let mut args = Args::new(sys::ClientCompile {
-        client: client.raw(),
-        program: &raw const program,
-        compile_options: options.as_ptr().cast(),
-        compile_options_size: options.len(),
-        ..Default::default()
-    });
-    client.api.call(&mut args)?;
-    let raw = args.body.executable;
-    ensure!(!raw.is_null(), Execution, "PJRT_Client_Compile", "gave no executable");
-    Ok(Loaded { client: client.clone(), raw })
-}
-
-impl Executable for PjrtExecutable {
-    /// Runs and waits. If a run fails that was given donated buffers, the plugin may have used them up before it failed;
-    /// reading such a buffer is then an error of the plugin.
-    fn run(&self, device: usize, arguments: &mut [Argument]) -> Result<Outcome> {
-        let (want, got) = (self.parameters.len(), arguments.len());
-        ensure!(want == got, Internal, "a program", "requires {want} arguments, got {got}");
-        let mut kept: SmallVec<[i64; 16]> = SmallVec::new();
-        let mut inputs: SmallVec<[Arc<PjrtBuffer>; 16]> = SmallVec::with_capacity(got);
-        for (index, argument) in arguments.iter().enumerate() {
-            let sole = matches!(argument, Argument::Donated(buffer) if Arc::strong_count(buffer) == 1);
-            if !(sole && self.donors[index]) {
-                kept.push(index as i64);
-            }
-            inputs.push(self.argument(device, index, argument)?);
-        }
-        let raw: SmallVec<[Raw; 16]> = inputs.iter().map(|buffer| buffer.raw()).collect();
-        let (mut results, done) = self.start(device, &raw, &kept)?;
-        if let Some(done) = done {
+    /// Waits for a run, and reads its checks.
+    fn finish(&self, started: Started, inputs: impl IntoIterator<Item = Inputs>) -> Result<Vec<Outcome>> {
+        let Started { mut results, done } = started;
+        // The first error is reported when no device uses anything any more, or it has timed out.
+        let mut error = None;
+        for ((results, done), inputs) in results.iter_mut().zip(done).zip(inputs) {
+            let Some(done) = done else { continue };
             // All that the plugin reads, writes and executes until then.
-            (results, ..) = done.wait("a run", (results, inputs, self.loaded.clone()))?;
-        }
-        let checks = results.split_off(self.results);
-        let checks = checks.iter().map(read_check).collect::<Result<Vec<i32>>>()?;
-        for (index, argument) in arguments.iter_mut().enumerate() {
-            if kept.binary_search(&(index as i64)).is_err() {
-                *argument = Argument::Taken;
+            match done.wait("a run", (std::mem::take(results), inputs, self.loaded.clone())) {
+                Ok((there, ..)) => *results = there,
+                Err(failed) => error = error.or(Some(failed)),
             }
         }
+        match error {
+            Some(error) => Err(error),
+            None => results.into_iter().map(|results| self.outcome(results)).collect(),
+        }
+    }
+
+    fn outcome(&self, mut results: Vec<PjrtBuffer>) -> Result<Outcome> {
+        let checks = results.split_off(self.signature.results);
+        let checks = checks.iter().map(read_check).collect::<Result<Vec<i32>>>()?;
         let results = results.into_iter().map(|buffer| Arc::new(buffer) as Arc<dyn Buffer>).collect();
         Ok(Outcome { results, checks })
-    }
-
-    fn cost(&self) -> Cost {
-        self.cost
-    }
-
-    fn kernels(&self) -> Vec<KernelInfo> {
-        vec![self.kernel.clone()]
     }
 }
 
@@ -232,4 +180,55 @@ fn read_check(buffer: &PjrtBuffer) -> Result<i32> {
     let mut bytes = [0; 4];
     buffer.read(&mut bytes)?;
     Ok(i32::from_le_bytes(bytes))
+}
+
+impl Executable for PjrtExecutable {
+    /// Runs and waits. If a run fails that was given donated buffers, the plugin may have used them up before it failed;
+    /// reading such a buffer is then an error of the plugin.
+    fn run(&self, device: usize, arguments: &mut [Argument]) -> Result<Outcome> {
+        let replicas = self.signature.replicas;
+        ensure!(replicas == 1, Device, "a program", "requires {replicas} devices, got a run on one");
+        let taken: SmallVec<[bool; 16]> = arguments.iter().enumerate().map(|(i, a)| self.takes(i, a)).collect();
+        let inputs = [self.inputs(device, arguments)?];
+        let started = self.start(device, &inputs, &kept(&taken))?;
+        let mut outcomes = self.finish(started, inputs)?;
+        take(arguments, &taken);
+        outcomes.pop().ok_or_else(|| Error::new(ErrorKind::Internal, "pjrt", "requires the outcome of a run"))
+    }
+
+    fn run_replicas(&self, arguments: &mut [Vec<Argument>]) -> Result<Vec<Outcome>> {
+        let (replicas, got) = (self.signature.replicas, arguments.len());
+        ensure!(got == replicas, Device, "a program", "requires arguments for {replicas} replicas, got {got}");
+        // The plugin is told once for all devices, so an argument goes if it may on all.
+        let all = |index: usize| {
+            arguments.iter().all(|list| list.get(index).is_some_and(|argument| self.takes(index, argument)))
+        };
+        let taken: SmallVec<[bool; 16]> = (0..self.signature.parameters.len()).map(all).collect();
+        let inputs = arguments.iter().enumerate().map(|(device, list)| self.inputs(device, list));
+        let inputs = inputs.collect::<Result<SmallVec<[Inputs; 1]>>>()?;
+        let started = self.start(0, &inputs, &kept(&taken))?;
+        let outcomes = self.finish(started, inputs)?;
+        arguments.iter_mut().for_each(|list| take(list, &taken));
+        Ok(outcomes)
+    }
+
+    fn cost(&self) -> Cost {
+        self.signature.cost
+    }
+
+    fn kernels(&self) -> Vec<KernelInfo> {
+        vec![self.signature.kernel.clone()]
+    }
+}
+
+/// The places of the arguments that the plugin must leave alone.
+fn kept(taken: &[bool]) -> SmallVec<[i64; 16]> {
+    taken.iter().enumerate().filter(|(_, taken)| !**taken).map(|(index, _)| index as i64).collect()
+}
+
+/// Leaves nothing where the run took the buffer.
+fn take(arguments: &mut [Argument], taken: &[bool]) {
+    for (argument, _) in arguments.iter_mut().zip(taken).filter(|(_, taken)| **taken) {
+        *argument = Argument::Taken;
+    }
 }

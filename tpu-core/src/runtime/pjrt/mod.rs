@@ -6,7 +6,7 @@
 //! as donors, and a run says which of them it keeps. Scalars go to the device with each run.
 //!
 //! The layers, from the bottom: `sys` declares C's structs and table, `api` loads the library and makes calls that give
-//! our errors, `event`, `client`, `buffer` and `executable` own one kind of object each and free it when dropped.
+//! our errors, `event`, `client`, `buffer` and `loaded` own one kind of object each and free it when dropped.
 //! `unsafe` stands where an object is declared shareable between threads and where a plugin's answer is read.
 //!
 //! # Which plugin
@@ -19,6 +19,7 @@
 //! [`Device::current`](crate::Device::current) has the whole order.
 
 mod api;
+mod attribute;
 mod buffer;
 mod client;
 mod compile_options;
@@ -26,10 +27,15 @@ mod cost;
 mod event;
 mod executable;
 mod find;
+mod loaded;
+mod lowered;
 mod options;
 mod sys;
 
+pub use attribute::Attribute;
+pub use executable::PjrtExecutable;
 pub use find::{Candidate, candidates, has_tpu};
+pub use lowered::{Lowered, ProgramOptions};
 pub use options::OptionValue;
 
 pub(crate) use find::Machine;
@@ -37,10 +43,9 @@ pub(crate) use find::Machine;
 use self::api::Api;
 use self::buffer::PjrtBuffer;
 use self::client::Client;
-use self::executable::PjrtExecutable;
 use crate::ir::{Graph, Op, Type};
 use crate::runtime::{Backend, Buffer, CompileOptions, Executable, MemoryStats};
-use crate::{Error, ErrorKind, Result};
+use crate::{Error, ErrorKind, Result, ensure};
 use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
@@ -57,6 +62,8 @@ pub struct PjrtOptions {
     /// client is never closed. [`Duration::MAX`] is no limit; `None` is what `TPU_PJRT_TIMEOUT` says in seconds (0: no
     /// limit), else an hour. Calls that do not come back, such as a compilation, cannot be ended.
     pub timeout: Option<Duration>,
+    /// Options of the plugin's compiler for all programs, see [`ProgramOptions::overrides`].
+    pub overrides: Vec<(String, String)>,
 }
 
 /// What an event may take where nobody says.
@@ -88,11 +95,15 @@ fn seconds(text: &str) -> Result<Duration> {
 
 /// A plugin's client as a backend. Cheap to clone: clones are the same devices.
 #[derive(Clone)]
-pub struct Pjrt(Arc<Client>);
+pub struct Pjrt {
+    client: Arc<Client>,
+    /// Of every program.
+    overrides: Arc<[(String, String)]>,
+}
 
 impl fmt::Debug for Pjrt {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.fmt(f)
+        self.client.fmt(f)
     }
 }
 
@@ -115,22 +126,85 @@ impl Pjrt {
         }
         refuse_to_search_for_a_tpu(path)?;
         let timeout = options.timeout()?;
-        Ok(Self(Client::new(Api::load(path)?, &options.client, timeout)?))
+        let client = Client::new(Api::load(path)?, &options.client, timeout)?;
+        Ok(Self { client, overrides: options.overrides.clone().into() })
+    }
+
+    /// Where the plugin was loaded from.
+    pub fn path(&self) -> &Path {
+        self.client.api.path()
     }
 
     /// Major and minor version of the plugin's C API.
     pub fn api_version(&self) -> (i32, i32) {
-        self.0.api.version()
+        self.client.api.version()
     }
 
     /// What the plugin says of its platform's version.
     pub fn platform_version(&self) -> &str {
-        &self.0.platform_version
+        &self.client.platform_version
+    }
+
+    /// What the plugin says of itself by name: versions of XLA and StableHLO, and others. None if it says nothing.
+    pub fn attributes(&self) -> Vec<(String, Attribute)> {
+        self.client.attributes()
+    }
+
+    /// What the plugin says of a device by name, such as its coordinates. Errors with [`ErrorKind::Device`] if there is
+    /// none of that number.
+    pub fn device_attributes(&self, device: usize) -> Result<Vec<(String, Attribute)>> {
+        self.client.device_attributes(device)
+    }
+
+    /// What an executable of this plugin depends on beside its program: text that is equal in two processes only if one can
+    /// [load](Self::load) what the other has [serialized](PjrtExecutable::serialize). Versions, the plugin's file, the
+    /// kinds of devices; for a CPU its model and instruction sets.
+    pub fn identity(&self) -> String {
+        self.client.identity()
+    }
+
+    /// What the plugin is given for a program.
+    ///
+    /// Errors if the program is not valid, with [`ErrorKind::Unsupported`] for an op that the plugin is known not to have,
+    /// with [`ErrorKind::Device`] if it has less devices than there are replicas, with [`ErrorKind::Value`] if a
+    /// collective names a replica that there is not.
+    pub fn lower(&self, graph: &Graph, options: &ProgramOptions) -> Result<Lowered> {
+        let (devices, replicas) = (self.client.devices.len(), options.replicas);
+        ensure!((1..=devices).contains(&replicas), Device, "pjrt", "has {devices} devices, got {replicas} replicas");
+        let overrides = self.overrides.iter().chain(&options.overrides).cloned().collect();
+        Lowered::new(&self.client.platform, graph, &ProgramOptions { overrides, ..options.clone() })
+    }
+
+    /// Has the plugin compile a program. Errors with the plugin's own error.
+    ///
+    /// ```no_run
+    /// use tpu_core::ir::{Graph, Type};
+    /// use tpu_core::runtime::pjrt::{Pjrt, PjrtOptions, ProgramOptions};
+    /// use tpu_core::DType;
+    /// let mut graph = Graph::new();
+    /// let main = graph.main();
+    /// let x = graph.parameter(main, Type::new(DType::F32, [2]));
+    /// graph.set_results(main, vec![x]);
+    /// let plugin = Pjrt::open("libtpu.so", &PjrtOptions::default())?;
+    /// let lowered = plugin.lower(&graph, &ProgramOptions::default())?;
+    /// let bytes = plugin.compile_lowered(&lowered)?.serialize()?;
+    /// // In another process, with the same program and a plugin of the same `identity`:
+    /// let executable = plugin.load(&lowered, &bytes)?;
+    /// # Ok::<(), tpu_core::Error>(())
+    /// ```
+    pub fn compile_lowered(&self, lowered: &Lowered) -> Result<PjrtExecutable> {
+        PjrtExecutable::compile(&self.client, lowered)
+    }
+
+    /// Has the plugin load the executable of a program from what [`PjrtExecutable::serialize`] gave. Errors with the
+    /// plugin's own error; bytes that are damaged may end the process, so whoever stores them checks them.
+    pub fn load(&self, lowered: &Lowered, bytes: &[u8]) -> Result<PjrtExecutable> {
+        PjrtExecutable::load(&self.client, lowered, bytes)
     }
 
     /// What the plugin calls the kind of a device. Errors with [`ErrorKind::Device`] if there is none of that number.
     pub fn device_kind(&self, device: usize) -> Result<&str> {
-        Ok(&self.0.device(device)?.kind)
+        Ok(&self.client.device(device)?.kind)
     }
 }
 
@@ -148,13 +222,17 @@ fn refuse_to_search_for_a_tpu(path: &Path) -> Result<()> {
 }
 
 /// What a platform is known not to have, before it is asked to compile it.
-fn lacks(platform: &str, op: &Op) -> Option<&'static str> {
+fn lacks(platform: &str, op: &Op, replicas: usize) -> Option<&'static str> {
     match op {
         Op::AllReduce { .. }
         | Op::AllGather { .. }
         | Op::ReduceScatter { .. }
         | Op::AllToAll { .. }
-        | Op::CollectivePermute { .. } => Some("a run is on one device"),
+        | Op::CollectivePermute { .. }
+            if replicas == 1 =>
+        {
+            Some("the program is one for one device")
+        }
         Op::Lu if platform == "cpu" => Some("XLA for CPU has no LuDecomposition"),
         _ => None,
     }
@@ -162,11 +240,11 @@ fn lacks(platform: &str, op: &Op) -> Option<&'static str> {
 
 impl Backend for Pjrt {
     fn name(&self) -> &str {
-        &self.0.platform
+        &self.client.platform
     }
 
     fn device_count(&self) -> usize {
-        self.0.devices.len()
+        self.client.devices.len()
     }
 
     fn generic_in_sizes(&self) -> bool {
@@ -174,32 +252,37 @@ impl Backend for Pjrt {
     }
 
     fn supports(&self, op: &Op) -> Result<()> {
-        match lacks(&self.0.platform, op) {
+        match lacks(&self.client.platform, op, 1) {
             None => Ok(()),
             Some(why) => {
-                let message = format!("is not supported on {}: {why}", self.0.platform);
+                let message = format!("is not supported on {}: {why}", self.client.platform);
                 Err(Error::new(ErrorKind::Unsupported, op.name(), message))
             }
         }
     }
 
-    fn compile(&self, graph: &Graph, options: CompileOptions) -> Result<Arc<dyn Executable>> {
-        graph.nodes.iter().try_for_each(|node| self.supports(&node.op))?;
-        Ok(Arc::new(PjrtExecutable::compile(&self.0, graph, options)?))
+    fn compile(&self, graph: &Graph, common: CompileOptions) -> Result<Arc<dyn Executable>> {
+        let lowered = self.lower(graph, &ProgramOptions { common, ..ProgramOptions::default() })?;
+        Ok(Arc::new(self.compile_lowered(&lowered)?))
+    }
+
+    fn compile_replicas(&self, graph: &Graph, common: CompileOptions, replicas: usize) -> Result<Arc<dyn Executable>> {
+        let lowered = self.lower(graph, &ProgramOptions { common, replicas, ..ProgramOptions::default() })?;
+        Ok(Arc::new(self.compile_lowered(&lowered)?))
     }
 
     fn upload(&self, device: usize, ty: &Type, bytes: &[u8]) -> Result<Arc<dyn Buffer>> {
-        Ok(Arc::new(PjrtBuffer::upload(&self.0, device, ty, bytes)?))
+        Ok(Arc::new(PjrtBuffer::upload(&self.client, device, ty, bytes)?))
     }
 
     /// As the plugin tells it; of one that keeps no account, the bytes of the buffers alive.
     fn memory(&self, device: usize) -> MemoryStats {
-        self.0.memory(device)
+        self.client.memory(device)
     }
 
     /// Has no effect where the plugin keeps the peak.
     fn reset_peak_memory(&self, device: usize) {
-        if let Ok(device) = self.0.device(device) {
+        if let Ok(device) = self.client.device(device) {
             device.reset_peak();
         }
     }

@@ -109,6 +109,7 @@ structs! {
     ErrorMessage "Error_Message" = 1 { error: Raw, message: Text, message_size: usize }
     ErrorGetCode "Error_GetCode" = 2 { error: Raw, code: i32 }
     PluginInitialize "Plugin_Initialize" = 3 {}
+    PluginAttributes "Plugin_Attributes" = 4 { attributes: *const NamedValue, num_attributes: usize }
 
     EventDestroy "Event_Destroy" = 5 { event: Raw }
     EventIsReady "Event_IsReady" = 6 { event: Raw, is_ready: bool }
@@ -161,6 +162,11 @@ structs! {
         buffer: Raw,
     }
 
+    DeviceDescriptionAttributes "DeviceDescription_Attributes" = 25 {
+        device_description: Raw,
+        num_attributes: usize,
+        attributes: *const NamedValue,
+    }
     DeviceDescriptionKind "DeviceDescription_Kind" = 26 {
         device_description: Raw,
         device_kind: Text,
@@ -194,8 +200,20 @@ structs! {
 
     ExecutableDestroy "Executable_Destroy" = 40 { executable: Raw }
     ExecutableNumOutputs "Executable_NumOutputs" = 44 { executable: Raw, num_outputs: usize }
+    ExecutableSerialize "Executable_Serialize" = 49 {
+        executable: Raw,
+        serialized_bytes: Text,
+        serialized_bytes_size: usize,
+        serialized_executable: Raw,
+        serialized_executable_deleter: Option<unsafe extern "C" fn(Raw)>,
+    }
     LoadedExecutableDestroy "LoadedExecutable_Destroy" = 50 { executable: Raw }
     LoadedExecutableGetExecutable "LoadedExecutable_GetExecutable" = 51 { loaded_executable: Raw, executable: Raw }
+    LoadedExecutableAddressableDevices "LoadedExecutable_AddressableDevices" = 52 {
+        executable: Raw,
+        addressable_devices: RawList,
+        num_addressable_devices: usize,
+    }
     LoadedExecutableExecute "LoadedExecutable_Execute" = 55 {
         executable: Raw,
         options: *mut Args<ExecuteOptions>,
@@ -207,6 +225,15 @@ structs! {
         execute_device: Raw,
     }
 
+    ExecutableDeserializeAndLoad "Executable_DeserializeAndLoad" = 56 {
+        client: Raw,
+        serialized_executable: Text,
+        serialized_executable_size: usize,
+        loaded_executable: Raw,
+        overridden_serialized_compile_options: Text,
+        overridden_serialized_compile_options_size: usize,
+    }
+
     BufferDestroy "Buffer_Destroy" = 58 { buffer: Raw }
     BufferToHostBuffer "Buffer_ToHostBuffer" = 70 {
         src: Raw,
@@ -214,6 +241,12 @@ structs! {
         dst: *mut c_void,
         dst_size: usize,
         event: Raw,
+    }
+
+    ExecutableFingerprint "Executable_Fingerprint" = 94 {
+        executable: Raw,
+        executable_fingerprint: Text,
+        executable_fingerprint_size: usize,
     }
 
     // Structs that others point to. Those with an `Args` around them declare what follows size and extensions.
@@ -270,6 +303,7 @@ pub mod named {
     pub const STRING: i32 = 0;
     pub const INT64: i32 = 1;
     pub const INT64_LIST: i32 = 2;
+    pub const FLOAT: i32 = 3;
     pub const BOOL: i32 = 4;
 }
 

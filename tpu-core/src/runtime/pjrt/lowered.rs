@@ -1,0 +1,132 @@
+//! What a plugin is given to compile, and what is known of a program without asking the plugin.
+
+use super::{compile_options, cost, lacks};
+use crate::ir::verify::verify;
+use crate::ir::{Graph, Op, Type, text};
+use crate::runtime::{CompileOptions, Cost, KernelInfo};
+use crate::{Error, ErrorKind, Result, ensure};
+use std::sync::Arc;
+
+/// How one program is compiled for a plugin.
+#[derive(Clone, PartialEq, Debug)]
+pub struct ProgramOptions {
+    /// What every backend knows.
+    pub common: CompileOptions,
+    /// On how many devices each run is, replica `i` on device `i`; 1: on the one that the run names.
+    pub replicas: usize,
+    /// Options of the plugin's compiler by name, as text, such as `("xla_dump_to", "folder")`; truth values are `True` and
+    /// `False`. The plugin refuses names that it does not know.
+    pub overrides: Vec<(String, String)>,
+}
+
+impl Default for ProgramOptions {
+    fn default() -> Self {
+        Self { common: CompileOptions::default(), replicas: 1, overrides: Vec::new() }
+    }
+}
+
+/// A program as it is given to a plugin. Two with equal [`text`](Self::text) and [`options`](Self::options) are the same
+/// executable, of one plugin on one kind of device; both are deterministic, so they can be the key of a cache.
+#[derive(Clone, Debug)]
+pub struct Lowered {
+    text: String,
+    options: Vec<u8>,
+    pub(super) signature: Arc<Signature>,
+}
+
+/// What a run must know of a program.
+#[derive(Debug)]
+pub(super) struct Signature {
+    pub parameters: Vec<Type>,
+    /// Types of the results, then of the checks.
+    pub outputs: Vec<Type>,
+    pub results: usize,
+    /// Parameters that the program may overwrite when a run donates them.
+    pub donors: Vec<bool>,
+    pub replicas: usize,
+    pub cost: Cost,
+    pub kernel: KernelInfo,
+}
+
+/// The parameters whose memory a result can take: those that have the type of one. None if the program has checks: when
+/// one fails, what was donated must still be there, and a plugin cannot be asked to check first.
+fn donors(graph: &Graph) -> Vec<bool> {
+    let results: Vec<&Type> = graph.result_types(graph.main()).collect();
+    let may = |ty: &Type| graph.checks.is_empty() && ty.shape.rank() > 0 && results.contains(&ty);
+    graph.parameter_types(graph.main()).map(may).collect()
+}
+
+impl Lowered {
+    /// Lowers a program for `platform`.
+    pub(super) fn new(platform: &str, graph: &Graph, options: &ProgramOptions) -> Result<Self> {
+        let program = verify(graph)?;
+        for node in &graph.nodes {
+            if let Some(why) = lacks(platform, &node.op, options.replicas) {
+                let message = format!("is not supported on {platform}: {why}");
+                return Err(Error::new(ErrorKind::Unsupported, node.op.name(), message));
+            }
+            check_replicas(&node.op, options.replicas)?;
+        }
+        if let Some(ty) = graph.nodes.iter().flat_map(|node| &node.types).find(|ty| ty.bytes().is_none()) {
+            // XLA does not tell this from a number of bytes that wraps around.
+            let message = format!("of a value of {ty} is impossible: it has more bytes than there are addresses");
+            return Err(Error::new(ErrorKind::OutOfMemory, "an allocation", message));
+        }
+        let donors = donors(graph);
+        let text = text::print_with_donors(program, &donors);
+        let checks = graph.checks.iter().map(|check| graph.ty(check.value));
+        let outputs: Vec<Type> = graph.result_types(graph.main()).chain(checks).cloned().collect();
+        let parameters: Vec<Type> = graph.parameter_types(graph.main()).cloned().collect();
+        let ops = graph.nodes.iter().map(|node| node.op.name().to_string()).collect();
+        let kernel = KernelInfo { kind: "program".into(), ops, reads: parameters.len(), writes: outputs.len() };
+        let signature = Signature {
+            results: outputs.len() - graph.checks.len(),
+            parameters,
+            outputs,
+            donors,
+            replicas: options.replicas,
+            cost: cost::estimate(graph),
+            kernel,
+        };
+        Ok(Self { text, options: compile_options::encode(options), signature: Arc::new(signature) })
+    }
+
+    /// The program as a module of StableHLO.
+    pub fn text(&self) -> &str {
+        &self.text
+    }
+
+    /// The options as XLA's `CompileOptionsProto`.
+    pub fn options(&self) -> &[u8] {
+        &self.options
+    }
+}
+
+/// Errors if the op names a replica that there is not: a plugin may wait for it for ever.
+fn check_replicas(op: &Op, replicas: usize) -> Result<()> {
+    let largest = match op {
+        Op::AllReduce { groups, .. }
+        | Op::AllGather { groups, .. }
+        | Op::ReduceScatter { groups, .. }
+        | Op::AllToAll { groups, .. } => {
+            let named: usize = groups.groups.iter().map(|group| group.len()).sum();
+            // Verified before: none is named twice.
+            ensure!(
+                named == replicas,
+                Value,
+                op.name(),
+                "requires groups of all {replicas} replicas, got {named} of them"
+            );
+            groups.groups.iter().flatten().copied().max()
+        }
+        Op::CollectivePermute { pairs, .. } => pairs.iter().flat_map(|&(from, to)| [from, to]).max(),
+        _ => None,
+    };
+    match largest {
+        Some(number) if number as usize >= replicas => {
+            let message = format!("requires replicas from 0 to {}, got {number}", replicas - 1);
+            Err(Error::new(ErrorKind::Value, op.name(), message))
+        }
+        _ => Ok(()),
+    }
+}
