@@ -7,10 +7,10 @@ use smallvec::smallvec;
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
-use tpu_core::ir::{BinaryOp, Check, Graph, Op, Reducer, ReplicaGroups, Type, samples};
+use tpu_core::ir::{BinaryOp, Check, Graph, Op, Reducer, ReplicaGroups, Type, UnaryOp, samples};
 use tpu_core::reference::{Array, evaluate_spmd};
 use tpu_core::runtime::pjrt::{Attribute, OptionValue, Pjrt, PjrtOptions, ProgramOptions};
-use tpu_core::runtime::{Argument, Backend, Buffer, CompileOptions, Executable};
+use tpu_core::runtime::{Argument, Backend, Buffer, CompileOptions, Executable, HostMemory};
 use tpu_core::testing::arguments;
 use tpu_core::{DType, Device, ErrorKind, Scalar, Tensor, lazy};
 
@@ -52,6 +52,7 @@ on_both![
     the_plugin_says_what_it_is,
     elements_of_every_dtype_go_there_and_back,
     bytes_of_a_bool_other_than_0_are_1_on_the_device,
+    aligned_memory_is_used_as_it_is_and_other_memory_is_copied,
     bytes_that_do_not_fit_the_type_are_refused,
     a_program_runs_on_the_device_that_the_run_names,
     shared_arguments_stay_and_donated_ones_are_taken,
@@ -111,6 +112,46 @@ fn elements_of_every_dtype_go_there_and_back(cpu: &Pjrt) {
             assert_eq!(read(&buffer).bytes(), x.bytes(), "{dtype} {sizes:?}");
         }
     }
+}
+
+fn aligned_memory_is_used_as_it_is_and_other_memory_is_copied(cpu: &Pjrt) {
+    let ty = Type::new(DType::U8, [1 << 16]);
+    let program = |n: usize| samples::program(&[Type::new(DType::U8, [n])], Op::Unary(UnaryOp::Not)).unwrap();
+    let not = compile(cpu, &program(1 << 16));
+    for aligned in [true, false] {
+        let mut memory = if aligned { HostMemory::aligned(1 << 16).unwrap() } else { misaligned(1 << 16) };
+        memory.bytes_mut().fill(5);
+        let at = memory.bytes_mut().as_mut_ptr();
+        let buffer = cpu.upload_owned(0, &ty, memory).unwrap();
+        assert_eq!(read(&buffer).bytes()[77], 5);
+        if aligned {
+            // SAFETY: the buffer holds the memory, and nothing reads it now.
+            unsafe { at.add(77).write_volatile(6) };
+            assert_eq!(read(&buffer).bytes()[77], 6);
+        }
+        let mut arguments = [Argument::Donated(buffer)];
+        let outcome = not.run(0, &mut arguments).unwrap();
+        drop(arguments);
+        assert_eq!(read(&outcome.results[0]).bytes()[100], !5);
+    }
+    // Through tensors, in rounds, so that what is freed too early is written over.
+    let _alone = ONE_AT_A_TIME.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+    Device::pjrt(cpu.path()).unwrap().scope(|| {
+        for round in 0..20u8 {
+            let mut memory = HostMemory::aligned(1 << 16).unwrap();
+            memory.bytes_mut().fill(round);
+            let x = Tensor::from_memory(DType::U8, 1 << 16, memory).unwrap();
+            let y = x.add(&x).unwrap();
+            drop(x);
+            assert!(y.to_vec::<u8>().unwrap().iter().all(|&byte| byte == 2 * round));
+        }
+    });
+}
+
+/// Memory that a device must copy.
+fn misaligned(bytes: usize) -> HostMemory {
+    let all: Vec<HostMemory> = (0..64).map(|_| HostMemory::from(vec![0; bytes])).collect();
+    all.into_iter().find(|memory| !(memory.bytes().as_ptr() as usize).is_multiple_of(64)).unwrap()
 }
 
 /// As PyTorch reads them, see `bool_bytes.rs`.
@@ -307,7 +348,7 @@ fn collectives(devices: u32) -> Vec<(Graph, usize)> {
     let all = ReplicaGroups { groups: vec![(0..devices).collect()], channel: 0 };
     let pairs = ReplicaGroups { groups: (0..devices / 2).map(|i| smallvec![2 * i + 1, 2 * i]).collect(), channel: 0 };
     let mut ops = Vec::new();
-    for groups in [all, pairs].map(Arc::new).into_iter().take(if devices % 2 == 0 { 2 } else { 1 }) {
+    for groups in [all, pairs].map(Arc::new).into_iter().take(if devices.is_multiple_of(2) { 2 } else { 1 }) {
         let size = groups.groups[0].len();
         for kind in [Reducer::Sum, Reducer::Max, Reducer::Product] {
             ops.push((Op::AllReduce { kind, groups: groups.clone() }, 3));
@@ -324,7 +365,7 @@ fn collectives(devices: u32) -> Vec<(Graph, usize)> {
 }
 
 fn collectives_agree_with_the_interpreter_on_1_to_8_devices(cpu: &Pjrt) {
-    for devices in [2, 3, 8] {
+    for devices in [1, 2, 3, 8] {
         let backend = with_devices(cpu.path(), devices as i64);
         for (graph, size) in collectives(devices) {
             let value = |device: u32| -> Vec<i32> { (0..size as i32).map(|i| 10 * device as i32 + i + 1).collect() };
@@ -348,7 +389,9 @@ fn a_program_for_several_devices_is_checked_before_the_plugin_sees_it(cpu: &Pjrt
     let compile = |replicas| cpu.compile_replicas(&graph, CompileOptions::default(), replicas);
     assert_eq!(compile(0).unwrap_err().kind(), ErrorKind::Device);
     assert_eq!(compile(3).unwrap_err().kind(), ErrorKind::Device);
-    assert_eq!(compile(1).unwrap_err().kind(), ErrorKind::Unsupported);
+    assert_eq!(compile(1).unwrap_err().kind(), ErrorKind::Value);
+    let alone = cpu.compile(&graph, CompileOptions::default()).unwrap_err();
+    assert_eq!(alone.kind(), ErrorKind::Unsupported);
     let far = Op::CollectivePermute { pairs: Arc::new([(0, 5)]), channel: 0 };
     let far = samples::program(&[Type::new(DType::I32, [size])], far).unwrap();
     let error = cpu.compile_replicas(&far, CompileOptions::default(), 2).unwrap_err();

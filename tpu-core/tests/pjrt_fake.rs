@@ -1,6 +1,7 @@
 //! The error paths of the plugin backend, with a plugin that fails as it is told.
 
 use libloading::Library;
+use std::alloc::{GlobalAlloc, Layout, System};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
@@ -8,7 +9,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 use tpu_core::ir::{Graph, Type};
 use tpu_core::runtime::pjrt::{OptionValue, Pjrt, PjrtOptions, ProgramOptions};
-use tpu_core::runtime::{Argument, Backend, Buffer, CompileOptions, Executable};
+use tpu_core::runtime::{Argument, Backend, Buffer, CompileOptions, Executable, HostMemory};
 use tpu_core::{DType, Device, Error, ErrorKind, Result, Tensor};
 
 include!("pjrt/modes.rs");
@@ -67,6 +68,61 @@ impl Fake {
 
     fn open(&self) -> Result<Pjrt> {
         Pjrt::open(&self.path, &PjrtOptions::default())
+    }
+}
+
+/// The system's allocator, which remembers when watched addresses are freed.
+struct Watching;
+
+/// Watched addresses; 1: was freed; 0: not in use.
+static WATCHED: [AtomicUsize; 16] = [const { AtomicUsize::new(0) }; 16];
+
+#[global_allocator]
+static ALLOCATOR: Watching = Watching;
+
+// SAFETY: all is done by the system's allocator.
+unsafe impl GlobalAlloc for Watching {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        // SAFETY: the caller's promise.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
+        for watched in &WATCHED {
+            let _ = watched.compare_exchange(at as usize, 1, SeqCst, SeqCst);
+        }
+        // SAFETY: the caller's promise.
+        unsafe { System.dealloc(at, layout) }
+    }
+}
+
+/// Whether some memory has been freed.
+struct Watch(&'static AtomicUsize);
+
+impl Watch {
+    fn new(memory: &HostMemory) -> Self {
+        let at = memory.bytes().as_ptr() as usize;
+        let free = |place: &&AtomicUsize| place.compare_exchange(0, at, SeqCst, SeqCst).is_ok();
+        Self(WATCHED.iter().find(free).expect("a place for another watch"))
+    }
+
+    fn is_freed(&self) -> bool {
+        self.0.load(SeqCst) == 1
+    }
+
+    #[track_caller]
+    fn assert_freed_soon(&self) {
+        let start = Instant::now();
+        while !self.is_freed() {
+            assert!(start.elapsed() < Duration::from_secs(60), "the memory is not freed");
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+}
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        self.0.store(0, SeqCst);
     }
 }
 
@@ -238,6 +294,75 @@ fn what_hangs_times_out_and_stays_allocated_until_the_plugin_is_done_with_it() {
         fake.fail(WORKS);
         // A client that had something hanging is never closed.
         assert_live_soon(&fake, 1);
+    }
+}
+
+/// Two pages of f32, which is enough to be lent instead of copied.
+fn large() -> Type {
+    Type::new(DType::F32, [8192])
+}
+
+fn numbered(mut memory: HostMemory) -> HostMemory {
+    memory.bytes_mut().iter_mut().enumerate().for_each(|(i, byte)| *byte = i as u8);
+    memory
+}
+
+#[test]
+fn memory_that_a_device_uses_lives_until_it_is_done_with_it() {
+    let bytes = large().bytes().unwrap();
+    let fake = Fake::new(WORKS);
+    let backend = fake.open().unwrap();
+    // Aligned memory is used as it is, until the buffer is gone and the device says so.
+    let aligned = numbered(HostMemory::aligned(bytes).unwrap());
+    let (want, watch) = (aligned.bytes().to_vec(), Watch::new(&aligned));
+    let buffer = backend.upload_owned(0, &large(), aligned).unwrap();
+    let mut got = vec![0; bytes];
+    buffer.read(&mut got).unwrap();
+    assert!(got == want && !watch.is_freed());
+    drop(buffer);
+    watch.assert_freed_soon();
+    // Other memory is copied later. That it is not aligned is up to the system's allocator, so it is made sure of.
+    let other = std::iter::repeat_with(|| HostMemory::from(vec![0; bytes])).take(64);
+    let other =
+        other.collect::<Vec<_>>().into_iter().find(|memory| !(memory.bytes().as_ptr() as usize).is_multiple_of(64));
+    let other = numbered(other.unwrap());
+    let watch = Watch::new(&other);
+    fake.fail(UPLOAD_HANGS);
+    let buffer = backend.upload_owned(0, &large(), other).unwrap();
+    std::thread::sleep(Duration::from_millis(30));
+    assert!(!watch.is_freed());
+    fake.fail(WORKS);
+    watch.assert_freed_soon();
+    buffer.read(&mut got).unwrap();
+    assert!(got == want);
+    // What is too small to be lent, or not of the value's size.
+    let small = HostMemory::from(BYTES.to_vec());
+    let watch = Watch::new(&small);
+    backend.upload_owned(0, &vector(), small).unwrap();
+    assert!(watch.is_freed());
+    let error = backend.upload_owned(0, &vector(), HostMemory::from(vec![0])).unwrap_err();
+    assert_error(error, ErrorKind::Shape, "requires the 8 bytes of float32[2], got 1");
+    drop((buffer, backend));
+    assert_live_soon(&fake, 0);
+}
+
+#[test]
+fn a_read_that_hangs_or_that_nobody_waits_for_keeps_its_memory() {
+    let fake = Fake::new(WORKS);
+    let backend = impatient(&fake);
+    let buffer = upload(&backend).unwrap();
+    for wait in [true, false] {
+        fake.fail(READ_HANGS);
+        let target = HostMemory::from(vec![0; 8]);
+        let watch = Watch::new(&target);
+        let reading = buffer.start_read(target).unwrap();
+        match wait {
+            true => assert_error(reading.wait().unwrap_err(), ErrorKind::TimedOut, "a transfer to the host"),
+            false => drop(reading),
+        }
+        assert!(!watch.is_freed());
+        fake.fail(WORKS);
+        watch.assert_freed_soon();
     }
 }
 

@@ -197,6 +197,11 @@ fn constants_have_the_values_of_the_header() {
         ("PJRT_NamedValue_kFloat".into(), named::FLOAT),
         ("PJRT_NamedValue_kBool".into(), named::BOOL),
         ("PJRT_HostBufferSemantics_kImmutableOnlyDuringCall".into(), semantics::IMMUTABLE_ONLY_DURING_CALL),
+        (
+            "PJRT_HostBufferSemantics_kImmutableUntilTransferCompletes".into(),
+            semantics::IMMUTABLE_UNTIL_TRANSFER_COMPLETES,
+        ),
+        ("PJRT_HostBufferSemantics_kMutableZeroCopy".into(), semantics::MUTABLE_ZERO_COPY),
         ("PJRT_Buffer_MemoryLayout_Type_Tiled".into(), 0),
     ];
     let types = BUFFER_TYPES.iter().enumerate();

@@ -197,6 +197,9 @@ pub trait Element:
     /// true. A trailing partial element is ignored.
     fn read_bytes(bytes: &[u8]) -> Vec<Self>;
 
+    /// The vector's bytes as memory of the host, in the same place where the bits of all bytes are elements.
+    fn into_memory(values: Vec<Self>) -> HostMemory;
+
     /// A vector of `len` elements whose bytes `fill` writes. `None` when there is not that much memory.
     fn fill(len: usize, fill: impl FnOnce(HostMemory) -> crate::Result<HostMemory>)
     -> Option<crate::Result<Vec<Self>>>;
@@ -237,6 +240,9 @@ macro_rules! elements {
             ) -> Option<crate::Result<Vec<Self>>> {
                 Some(filled(try_zeroed::<Self>(len)?, fill))
             }
+            fn into_memory(values: Vec<Self>) -> HostMemory {
+                HostMemory::of(values)
+            }
         }
     )*};
 }
@@ -259,6 +265,9 @@ impl Element for bool {
     ) -> Option<crate::Result<Vec<Self>>> {
         let bytes = filled(try_zeroed::<u8>(len)?, fill);
         Some(bytes.map(|bytes| Self::read_bytes(&bytes)))
+    }
+    fn into_memory(values: Vec<Self>) -> HostMemory {
+        HostMemory::from(values.into_iter().map(u8::from).collect::<Vec<_>>())
     }
 }
 

@@ -1,6 +1,7 @@
 //! Memory of the host that a transfer owns while it lasts.
 
-use bytemuck::Pod;
+use crate::{Error, ErrorKind, Result};
+use bytemuck::{Pod, Zeroable};
 use std::any::Any;
 use std::fmt;
 
@@ -13,7 +14,11 @@ use std::fmt;
 /// memory.bytes_mut()[0] = 3;
 /// assert_eq!(memory.bytes(), [3, 2]);
 /// ```
-pub struct HostMemory(Box<dyn Elements>);
+pub struct HostMemory {
+    elements: Box<dyn Elements>,
+    /// How many of the bytes of `elements` count.
+    len: usize,
+}
 
 /// A vector of some element type, which knows how to free itself. Its elements stay where they are when it is moved.
 trait Elements: Any + Send + Sync {
@@ -31,26 +36,54 @@ impl<T: Pod + Send + Sync> Elements for Vec<T> {
     }
 }
 
+/// What aligned memory is made of.
+#[repr(C, align(64))]
+#[derive(Clone, Copy, Zeroable, Pod)]
+struct Line([u8; HostMemory::ALIGNMENT]);
+
 impl HostMemory {
+    /// What the address of memory must be a multiple of for XLA's CPU devices to use it as it is, without a copy.
+    pub const ALIGNMENT: usize = 64;
+
+    /// Zeros on a multiple of [`ALIGNMENT`](Self::ALIGNMENT). Errors with [`ErrorKind::OutOfMemory`].
+    ///
+    /// ```
+    /// use tpu_core::runtime::HostMemory;
+    /// let memory = HostMemory::aligned(100)?;
+    /// assert_eq!(memory.bytes(), [0; 100]);
+    /// assert_eq!(memory.bytes().as_ptr() as usize % HostMemory::ALIGNMENT, 0);
+    /// # Ok::<(), tpu_core::Error>(())
+    /// ```
+    pub fn aligned(bytes: usize) -> Result<Self> {
+        let lines = bytes.div_ceil(Self::ALIGNMENT);
+        let mut elements: Vec<Line> = Vec::new();
+        if elements.try_reserve_exact(lines).is_err() {
+            let message = format!("of {bytes} bytes does not fit into host memory");
+            return Err(Error::new(ErrorKind::OutOfMemory, "an allocation", message));
+        }
+        elements.resize(lines, Line::zeroed());
+        Ok(Self { elements: Box::new(elements), len: bytes })
+    }
+
     /// Takes over a vector.
     pub(crate) fn of<T: Pod + Send + Sync>(elements: Vec<T>) -> Self {
-        Self(Box::new(elements))
+        Self { len: size_of_val(&elements[..]), elements: Box::new(elements) }
     }
 
     /// The vector that was taken over, if it was one of `T`.
     pub(crate) fn into_vec<T: Pod + Send + Sync>(self) -> Option<Vec<T>> {
-        let any: Box<dyn Any> = self.0;
+        let any: Box<dyn Any> = self.elements;
         any.downcast().ok().map(|elements| *elements)
     }
 
     /// What is there.
     pub fn bytes(&self) -> &[u8] {
-        self.0.bytes()
+        &self.elements.bytes()[..self.len]
     }
 
     /// What is there, to be overwritten.
     pub fn bytes_mut(&mut self) -> &mut [u8] {
-        self.0.bytes_mut()
+        &mut self.elements.bytes_mut()[..self.len]
     }
 }
 
@@ -62,7 +95,43 @@ impl From<Vec<u8>> for HostMemory {
 
 impl fmt::Debug for HostMemory {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "HostMemory({} bytes)", self.bytes().len())
+        write!(f, "HostMemory({} bytes)", self.len)
+    }
+}
+
+/// A transfer to the host that was started. One that is dropped goes on, and its memory stays until it is over.
+#[derive(Debug)]
+pub struct Reading(State);
+
+#[derive(Debug)]
+enum State {
+    Done(HostMemory),
+    Later(Box<dyn LaterRead>),
+}
+
+/// What fills memory later.
+pub(crate) trait LaterRead: Send + fmt::Debug {
+    /// Waits.
+    fn wait(self: Box<Self>) -> Result<HostMemory>;
+}
+
+impl Reading {
+    /// One that is over.
+    pub fn done(memory: HostMemory) -> Self {
+        Self(State::Done(memory))
+    }
+
+    /// One that is not.
+    pub(crate) fn later(later: Box<dyn LaterRead>) -> Self {
+        Self(State::Later(later))
+    }
+
+    /// Waits, and gives back the memory with the value in it. Errors if the value or the transfer failed.
+    pub fn wait(self) -> Result<HostMemory> {
+        match self.0 {
+            State::Done(memory) => Ok(memory),
+            State::Later(later) => later.wait(),
+        }
     }
 }
 
@@ -79,5 +148,11 @@ mod tests {
         assert!(HostMemory::of(vec![1.0f32]).into_vec::<u32>().is_none());
         let elements = memory.into_vec::<f32>().unwrap();
         assert_eq!((elements.as_ptr(), &elements[..]), (place, &[1.0, -2.0][..]));
+    }
+
+    #[test]
+    fn memory_that_is_not_to_be_had_is_an_error() {
+        assert_eq!(HostMemory::aligned(usize::MAX).unwrap_err().kind(), ErrorKind::OutOfMemory);
+        assert!(HostMemory::aligned(0).unwrap().bytes().is_empty());
     }
 }

@@ -7,7 +7,8 @@ pub mod host;
 mod memory;
 pub mod pjrt;
 
-pub use memory::HostMemory;
+pub(crate) use memory::LaterRead;
+pub use memory::{HostMemory, Reading};
 
 use crate::ir::{Graph, Op, Type};
 use crate::literal::ScalarBytes;
@@ -49,6 +50,12 @@ pub trait Backend: Send + Sync + Debug {
     /// Copies row-major little-endian elements to a device. Of a `bool`, any byte but 0 is true and arrives as 1.
     fn upload(&self, device: usize, ty: &Type, bytes: &[u8]) -> Result<Arc<dyn Buffer>>;
 
+    /// As [`upload`](Self::upload), of memory that the device may keep: the transfer need not be over when this returns, and
+    /// a device that can use the memory as it is does so. It is freed when nothing uses it any more.
+    fn upload_owned(&self, device: usize, ty: &Type, memory: HostMemory) -> Result<Arc<dyn Buffer>> {
+        self.upload(device, ty, memory.bytes())
+    }
+
     /// Memory of one device.
     fn memory(&self, device: usize) -> MemoryStats;
 
@@ -84,11 +91,10 @@ pub trait Buffer: Send + Sync + Debug + Any {
     /// Copies all elements, row-major and little-endian, into `target`, whose length must be the value's bytes.
     fn read(&self, target: &mut [u8]) -> Result<()>;
 
-    /// As [`read`](Self::read), into memory that the read owns meanwhile. On a device that may fail to answer, this saves
-    /// the copy that `read` needs to be able to give up.
-    fn read_into(&self, mut target: HostMemory) -> Result<HostMemory> {
+    /// As [`read`](Self::read), into memory that the transfer owns meanwhile, and without waiting for it.
+    fn start_read(&self, mut target: HostMemory) -> Result<Reading> {
         self.read(target.bytes_mut())?;
-        Ok(target)
+        Ok(Reading::done(target))
     }
 
     /// The concrete buffer, for the backend that made it.

@@ -6,7 +6,9 @@ use crate::lazy::cell::Cell;
 use crate::lazy::slot::Slot;
 use crate::lazy::stream::Stream;
 use crate::lazy::{mode::locate, trace};
+use crate::runtime::{Buffer, HostMemory};
 use crate::{DType, Device, Element, Error, ErrorKind, Literal, Result, Scalar, Shape, ensure};
+use std::sync::Arc;
 
 impl Tensor {
     /// A tensor of one axis from elements, on the [current device](Device::current).
@@ -25,7 +27,7 @@ impl Tensor {
     /// many elements as the shape has.
     #[track_caller]
     pub fn from_vec<T: Element>(values: Vec<T>, shape: impl Into<Shape>) -> Result<Self> {
-        Self::from_bytes(T::DTYPE, shape, bytemuck::cast_slice(&values))
+        Self::from_memory(T::DTYPE, shape, T::into_memory(values))
     }
 
     /// A tensor from raw little-endian elements in row-major order, on the [current device](Device::current). Of a `bool`, any
@@ -41,17 +43,38 @@ impl Tensor {
     pub fn from_bytes(dtype: DType, shape: impl Into<Shape>, bytes: &[u8]) -> Result<Self> {
         let location = locate(std::panic::Location::caller());
         let ty = Type::new(dtype, shape);
-        Self::upload(ty, bytes).map_err(|error| error.at(&location))
+        let upload = |device: &Device| device.runtime().upload(device.ordinal(), &ty, bytes);
+        Self::upload(&ty, bytes.len(), upload).map_err(|error| error.at(&location))
     }
 
-    fn upload(ty: Type, bytes: &[u8]) -> Result<Self> {
+    /// As [`from_bytes`](Self::from_bytes), of memory that the device may keep: it copies later or, where it can, not at all.
+    /// XLA's CPU devices use [aligned](HostMemory::aligned) memory as it is.
+    ///
+    /// ```
+    /// use tpu_core::runtime::HostMemory;
+    /// use tpu_core::{DType, Tensor};
+    /// let mut memory = HostMemory::aligned(4)?;
+    /// memory.bytes_mut().copy_from_slice(&[1, 2, 3, 4]);
+    /// assert_eq!(Tensor::from_memory(DType::U8, [2, 2], memory)?.to_vec::<u8>()?, [1, 2, 3, 4]);
+    /// # Ok::<(), tpu_core::Error>(())
+    /// ```
+    #[track_caller]
+    pub fn from_memory(dtype: DType, shape: impl Into<Shape>, memory: HostMemory) -> Result<Self> {
+        let location = locate(std::panic::Location::caller());
+        let ty = Type::new(dtype, shape);
+        let len = memory.bytes().len();
+        let upload = |device: &Device| device.runtime().upload_owned(device.ordinal(), &ty, memory);
+        Self::upload(&ty, len, upload).map_err(|error| error.at(&location))
+    }
+
+    /// A tensor of what `upload` puts on the current device from `len` bytes.
+    fn upload(ty: &Type, len: usize, upload: impl FnOnce(&Device) -> Result<Arc<dyn Buffer>>) -> Result<Self> {
         let want = ty.bytes();
         ensure!(
-            want == Some(bytes.len()),
+            want == Some(len),
             Shape,
             "from_bytes",
-            "requires as many bytes as {ty} has, got {} for {}",
-            bytes.len(),
+            "requires as many bytes as {ty} has, got {len} for {}",
             want.map_or("more than memory can address".into(), |want| want.to_string())
         );
         ensure!(
@@ -62,7 +85,7 @@ impl Tensor {
         );
         let device = Device::current()?;
         device.queue().check_process()?;
-        let buffer = device.runtime().upload(device.ordinal(), &ty, bytes)?;
+        let buffer = upload(&device)?;
         Ok(Self::from_cell(Cell::given(Stream::current(&device), Slot::ready(buffer))))
     }
 

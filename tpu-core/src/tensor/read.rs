@@ -25,7 +25,7 @@ impl Tensor {
         let dtype = self.dtype();
         ensure!(T::DTYPE == dtype, DType, "to_vec", "requires elements of {dtype}, asked for {}", T::DTYPE);
         let buffer = self.cell.wait(Reason::HostRead)?;
-        let values = T::fill(self.elements(), |memory| buffer.read_into(memory));
+        let values = T::fill(self.elements(), |memory| buffer.start_read(memory)?.wait());
         values.unwrap_or_else(|| Err(self.no_memory()))
     }
 
@@ -36,7 +36,8 @@ impl Tensor {
         let read = || {
             let buffer = self.cell.wait(Reason::HostRead)?;
             let len = self.ty().bytes().ok_or_else(|| self.no_memory())?;
-            <u8 as Element>::fill(len, |memory| buffer.read_into(memory)).unwrap_or_else(|| Err(self.no_memory()))
+            <u8 as Element>::fill(len, |memory| buffer.start_read(memory)?.wait())
+                .unwrap_or_else(|| Err(self.no_memory()))
         };
         read().map_err(|error: Error| error.at(&location))
     }

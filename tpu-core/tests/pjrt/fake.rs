@@ -105,6 +105,19 @@ struct Shared {
     over: Condvar,
 }
 
+impl Shared {
+    fn finish(&self) {
+        let mut state = self.state.lock().unwrap();
+        state.over = true;
+        let callbacks = std::mem::take(&mut state.callbacks);
+        drop(state);
+        self.over.notify_all();
+        for (callback, user_arg, fails) in callbacks {
+            unsafe { callback(if fails { lost() } else { null_mut() }, user_arg as Raw) };
+        }
+    }
+}
+
 #[derive(Default)]
 struct State {
     over: bool,
@@ -126,14 +139,7 @@ fn event(fails: u32, hangs: u32, work: impl FnOnce() + Send + 'static) -> Raw {
             std::thread::sleep(Duration::from_millis(1));
         }
         work();
-        let mut state = on_thread.state.lock().unwrap();
-        state.over = true;
-        let callbacks = std::mem::take(&mut state.callbacks);
-        drop(state);
-        on_thread.over.notify_all();
-        for (callback, user_arg, fails) in callbacks {
-            unsafe { callback(if fails { lost() } else { null_mut() }, user_arg as Raw) };
-        }
+        on_thread.finish();
     });
     give(FakeEvent { shared, fails: failing(fails) })
 }
@@ -249,6 +255,13 @@ unsafe extern "C" fn executable_destroy(args: Raw) -> Raw {
 struct Copy(Vec<u8>, *mut c_void);
 unsafe impl Send for Copy {}
 impl Copy {
+    /// Aborts if what the caller promised to leave alone has changed.
+    fn compare(self, bytes: &[u8]) {
+        if !self.1.is_null() && unsafe { std::slice::from_raw_parts(self.1.cast::<u8>(), bytes.len()) } != bytes {
+            std::process::abort();
+        }
+    }
+
     fn write(self) {
         if !self.1.is_null() {
             unsafe { std::ptr::copy_nonoverlapping(self.0.as_ptr(), self.1.cast(), self.0.len()) };
@@ -266,15 +279,29 @@ unsafe extern "C" fn loaded_executable_execute(args: Raw) -> Raw {
         .map(|i| 1 << unsafe { *options.non_donatable_input_indices.add(i) });
     KEPT.store(kept.sum(), SeqCst);
     let first = unsafe { **args.argument_lists };
-    let copy = unsafe { &*first.cast::<Vec<u8>>() }.clone();
-    let output = if failing(NO_BUFFER) { null_mut() } else { give(vec![0u8; copy.len()]) };
+    let copy = unsafe { &*first.cast::<Buffer>() }.bytes().to_vec();
+    let mut bytes = vec![0u8; copy.len()];
+    let at = bytes.as_mut_ptr().cast();
+    let output = if failing(NO_BUFFER) { null_mut() } else { give(Buffer::Own(bytes)) };
     unsafe { **args.output_lists = output };
-    let late = Copy(
-        copy,
-        if output.is_null() { output } else { unsafe { &mut *output.cast::<Vec<u8>>() }.as_mut_ptr().cast() },
-    );
+    let late = Copy(copy, if output.is_null() { output } else { at });
     unsafe { *args.device_complete_events = event(EXECUTE_EVENT_FAILS, EXECUTE_HANGS, move || late.write()) };
     null_mut()
+}
+
+/// A value: of its own, or where the caller has it until `done`.
+enum Buffer {
+    Own(Vec<u8>),
+    Host { start: *mut u8, len: usize, done: Arc<Shared> },
+}
+
+impl Buffer {
+    fn bytes(&self) -> &[u8] {
+        match self {
+            Self::Own(bytes) => bytes,
+            Self::Host { start, len, .. } => unsafe { std::slice::from_raw_parts(*start, *len) },
+        }
+    }
 }
 
 unsafe extern "C" fn client_buffer_from_host_buffer(args: Raw) -> Raw {
@@ -284,9 +311,20 @@ unsafe extern "C" fn client_buffer_from_host_buffer(args: Raw) -> Raw {
     }
     let dims = (0..args.num_dims).map(|i| unsafe { *args.dims.add(i) });
     // The tests upload f32.
-    let bytes = 4 * dims.product::<i64>() as usize;
-    args.buffer = give(unsafe { std::slice::from_raw_parts(args.data.cast::<u8>(), bytes) }.to_vec());
-    args.done_with_host_buffer = event(UPLOAD_EVENT_FAILS, UPLOAD_HANGS, || ());
+    let len = 4 * dims.product::<i64>() as usize;
+    if args.host_buffer_semantics == sys::semantics::MUTABLE_ZERO_COPY {
+        let done = Arc::new(Shared { state: Mutex::default(), over: Condvar::new() });
+        args.done_with_host_buffer = give(FakeEvent { shared: done.clone(), fails: false });
+        args.buffer = give(Buffer::Host { start: args.data.cast_mut().cast(), len, done });
+        return null_mut();
+    }
+    let bytes = unsafe { std::slice::from_raw_parts(args.data.cast::<u8>(), len) }.to_vec();
+    // Under the longer promise, the caller's memory is read again when the transfer is late.
+    let late = args.host_buffer_semantics == sys::semantics::IMMUTABLE_UNTIL_TRANSFER_COMPLETES;
+    let again = Copy(Vec::new(), if late { args.data.cast_mut() } else { null_mut() });
+    let compare = bytes.clone();
+    args.buffer = give(Buffer::Own(bytes));
+    args.done_with_host_buffer = event(UPLOAD_EVENT_FAILS, UPLOAD_HANGS, move || again.compare(&compare));
     null_mut()
 }
 
@@ -295,13 +333,23 @@ unsafe extern "C" fn buffer_to_host_buffer(args: Raw) -> Raw {
     if failing(READ_FAILS) {
         return error(3, "deleted");
     }
-    let copy = Copy(unsafe { &*args.src.cast::<Vec<u8>>() }.clone(), args.dst);
+    let copy = Copy(unsafe { &*args.src.cast::<Buffer>() }.bytes().to_vec(), args.dst);
     args.event = event(READ_EVENT_FAILS, READ_HANGS, move || copy.write());
     null_mut()
 }
 
 unsafe extern "C" fn buffer_destroy(args: Raw) -> Raw {
-    unsafe { free::<Vec<u8>>(body::<sys::BufferDestroy>(args).buffer) };
+    let buffer = unsafe { body::<sys::BufferDestroy>(args) }.buffer;
+    if let Buffer::Host { start, len, done } = unsafe { &*buffer.cast::<Buffer>() } {
+        // A device that writes until the very end.
+        let (late, done) = (Copy(vec![0xEE; *len], start.cast()), done.clone());
+        std::thread::spawn(move || {
+            std::thread::sleep(Duration::from_millis(10));
+            late.write();
+            done.finish();
+        });
+    }
+    unsafe { free::<Buffer>(buffer) };
     null_mut()
 }
 

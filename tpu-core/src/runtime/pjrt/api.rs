@@ -103,6 +103,12 @@ impl Api {
         unsafe { self.table.add(1).cast::<Option<F>>().add(index).read() }
     }
 
+    /// Whether the plugin has a function.
+    pub fn has<T: Call>(&self) -> bool {
+        // SAFETY: all entries but the three of `check` return an error; it is not called.
+        unsafe { self.entry::<Function>(T::INDEX) }.is_some()
+    }
+
     /// Calls a function of the table. Errors with [`ErrorKind::Unsupported`] if the plugin does not have it, else with
     /// what the plugin answers.
     pub fn call<T: Call>(&self, args: &mut Args<T>) -> Result<()> {

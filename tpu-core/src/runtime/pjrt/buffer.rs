@@ -4,9 +4,10 @@ use super::client::Client;
 use super::event::Event;
 use super::sys::{self, Args, MemoryLayout, Raw, TiledLayout};
 use crate::ir::Type;
-use crate::runtime::{Buffer, HostMemory};
+use crate::runtime::{Buffer, HostMemory, LaterRead, Reading};
 use crate::{DType, Error, ErrorKind, Result, ensure};
 use std::any::Any;
+use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
 
@@ -30,6 +31,9 @@ impl fmt::Debug for PjrtBuffer {
         write!(f, "PjrtBuffer({} on {}:{})", self.ty, self.client.platform, self.device)
     }
 }
+
+/// Less is copied at once: that takes less time than keeping account of memory that is lent, about a microsecond.
+const COPIED: usize = 16 << 10;
 
 /// The name of a dtype in the header, behind `PJRT_Buffer_Type_`.
 fn buffer_type_name(dtype: DType) -> Option<&'static str> {
@@ -71,6 +75,12 @@ fn bytes_of(ty: &Type) -> Result<usize> {
     })
 }
 
+fn check_bytes(ty: &Type, bytes: &[u8]) -> Result<()> {
+    let size = bytes_of(ty)?;
+    ensure!(size == bytes.len(), Shape, "upload", "requires the {size} bytes of {ty}, got {}", bytes.len());
+    Ok(())
+}
+
 fn dims_of(ty: &Type) -> Vec<i64> {
     ty.shape.sizes().iter().map(|&size| size as i64).collect()
 }
@@ -88,28 +98,60 @@ impl PjrtBuffer {
 
     /// Copies row-major elements to a device.
     pub fn upload(client: &Arc<Client>, device: usize, ty: &Type, bytes: &[u8]) -> Result<Self> {
-        let size = bytes_of(ty)?;
-        ensure!(size == bytes.len(), Shape, "upload", "requires the {size} bytes of {ty}, got {}", bytes.len());
-        let bytes = &*ty.dtype.canonical(bytes);
-        let dims = dims_of(ty);
+        check_bytes(ty, bytes)?;
         // The plugin has read the bytes when the call returns, so that borrowing them is enough.
+        let during_call = sys::semantics::IMMUTABLE_ONLY_DURING_CALL;
+        let (raw, done) = Self::start_upload(client, device, ty, &ty.dtype.canonical(bytes), during_call)?;
+        let buffer = Self::new(client, raw, device, ty.clone())?;
+        match done {
+            Some(done) => done.wait("an upload", buffer),
+            None => Ok(buffer),
+        }
+    }
+
+    /// Has a device use memory as it is, or copy it later.
+    pub fn upload_owned(client: &Arc<Client>, device: usize, ty: &Type, memory: HostMemory) -> Result<Self> {
+        let bytes = memory.bytes();
+        check_bytes(ty, bytes)?;
+        let as_they_are = matches!(ty.dtype.canonical(bytes), Cow::Borrowed(_));
+        if bytes.len() < COPIED || !as_they_are || !Event::can_call(&client.api) {
+            return Self::upload(client, device, ty, bytes);
+        }
+        let semantics = if (bytes.as_ptr() as usize).is_multiple_of(HostMemory::ALIGNMENT) {
+            // Nobody else has the memory, so the device may write to it as well, when it is donated.
+            sys::semantics::MUTABLE_ZERO_COPY
+        } else {
+            sys::semantics::IMMUTABLE_UNTIL_TRANSFER_COMPLETES
+        };
+        let (raw, done) = Self::start_upload(client, device, ty, bytes, semantics)?;
+        // Whatever the buffer is: from here on the memory lives until the plugin is done with it.
+        if let Some(done) = done {
+            done.keep("an upload", memory);
+        }
+        Self::new(client, raw, device, ty.clone())
+    }
+
+    /// Starts a transfer of bytes that live and stay as they are for as long as `semantics` says.
+    fn start_upload(
+        client: &Arc<Client>,
+        device: usize,
+        ty: &Type,
+        bytes: &[u8],
+        semantics: i32,
+    ) -> Result<(Raw, Option<Event>)> {
+        let dims = dims_of(ty);
         let mut args = Args::new(sys::ClientBufferFromHostBuffer {
             client: client.raw(),
             data: bytes.as_ptr().cast(),
             r#type: buffer_type(ty.dtype)?,
             dims: dims.as_ptr(),
             num_dims: dims.len(),
-            host_buffer_semantics: sys::semantics::IMMUTABLE_ONLY_DURING_CALL,
+            host_buffer_semantics: semantics,
             device: client.device(device)?.raw,
             ..Default::default()
         });
         client.api.call(&mut args)?;
-        let done = Event::new(client, args.body.done_with_host_buffer);
-        let buffer = Self::new(client, args.body.buffer, device, ty.clone())?;
-        match done {
-            Some(done) => done.wait("an upload", buffer),
-            None => Ok(buffer),
-        }
+        Ok((args.body.buffer, Event::new(client, args.body.done_with_host_buffer)))
     }
 
     /// The object, for calls that take it.
@@ -128,7 +170,7 @@ impl PjrtBuffer {
     }
 
     /// Starts copying to the host. The target must live until the event is over.
-    fn start_read(&self, target: &mut [u8]) -> Result<Option<Event>> {
+    fn start_copy(&self, target: &mut [u8]) -> Result<Option<Event>> {
         let order: Vec<i64> = (0..self.ty.shape.rank() as i64).rev().collect();
         let tiled = TiledLayout {
             struct_size: size_of::<TiledLayout>(),
@@ -164,25 +206,51 @@ impl Buffer for PjrtBuffer {
 
     fn read(&self, target: &mut [u8]) -> Result<()> {
         self.check_room(target.len())?;
-        let memory = self.read_into(HostMemory::from(vec![0; target.len()]))?;
+        let memory = self.start_read(HostMemory::from(vec![0; target.len()]))?.wait()?;
         target.copy_from_slice(memory.bytes());
         Ok(())
     }
 
-    fn read_into(&self, mut target: HostMemory) -> Result<HostMemory> {
+    fn start_read(&self, mut target: HostMemory) -> Result<Reading> {
         self.check_room(target.bytes().len())?;
         if target.bytes().is_empty() {
             // Nothing to copy, and a null target would ask for the size.
-            return Ok(target);
+            return Ok(Reading::done(target));
         }
-        match self.start_read(target.bytes_mut())? {
-            Some(done) => done.wait("a transfer to the host", target),
-            None => Ok(target),
-        }
+        Ok(match self.start_copy(target.bytes_mut())? {
+            Some(done) => Reading::later(Box::new(PendingRead(Some((done, target))))),
+            None => Reading::done(target),
+        })
     }
 
     fn into_any(self: Arc<Self>) -> Arc<dyn Any + Send + Sync> {
         self
+    }
+}
+
+/// A copy to the host under way, and where it goes; `None` once it is waited for.
+struct PendingRead(Option<(Event, HostMemory)>);
+
+const READ: &str = "a transfer to the host";
+
+impl fmt::Debug for PendingRead {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(READ)
+    }
+}
+
+impl LaterRead for PendingRead {
+    fn wait(mut self: Box<Self>) -> Result<HostMemory> {
+        let (done, target) = self.0.take().ok_or_else(|| Error::new(ErrorKind::Internal, "read", "waits twice"))?;
+        done.wait(READ, target)
+    }
+}
+
+impl Drop for PendingRead {
+    fn drop(&mut self) {
+        if let Some((done, target)) = self.0.take() {
+            done.keep(READ, target);
+        }
     }
 }
 

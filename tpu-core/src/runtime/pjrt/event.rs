@@ -15,25 +15,37 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 /// An event of a plugin: something that will have been done, or will have failed.
 pub struct Event {
     client: Arc<Client>,
+    object: Object,
+}
+
+/// The object, freed when dropped. It does not hold the client, which the plugin's thread must not be the last to drop.
+struct Object {
+    api: Arc<Api>,
     raw: Raw,
 }
 
 // SAFETY: the functions on events may be called from any thread, and the object is freed once, by `drop`.
-unsafe impl Send for Event {}
+unsafe impl Send for Object {}
 // SAFETY: as above.
-unsafe impl Sync for Event {}
+unsafe impl Sync for Object {}
+
+impl Drop for Object {
+    fn drop(&mut self) {
+        self.api.free(sys::EventDestroy { event: self.raw });
+    }
+}
 
 impl Event {
     /// The event that a call gave. Null, where nothing is left to wait for, gives `None`.
     pub fn new(client: &Arc<Client>, raw: Raw) -> Option<Self> {
-        (!raw.is_null()).then(|| Self { client: client.clone(), raw })
+        (!raw.is_null()).then(|| Self { client: client.clone(), object: Object { api: client.api.clone(), raw } })
     }
 
     /// Waits for `what`, and gives back what the plugin uses until then.
     ///
     /// Errors if what the event stands for failed; also an event that is over is asked. Errors with
     /// [`ErrorKind::TimedOut`] when the client's time is over, see [`PjrtOptions::timeout`](super::PjrtOptions::timeout).
-    pub fn wait<H: Send + 'static>(self, what: &str, held: H) -> Result<H> {
+    pub fn wait<H: Send + 'static>(self, what: &'static str, held: H) -> Result<H> {
         match self.client.timeout {
             Some(timeout) if !self.is_ready() => match Late::watch(&self) {
                 Some(late) => match late.wait(timeout) {
@@ -47,30 +59,50 @@ impl Event {
         }
     }
 
+    /// Keeps what the plugin uses alive until the event is over, without waiting for it, unless the plugin cannot
+    /// [say so](Self::can_call).
+    pub fn keep<H: Send + 'static>(self, what: &'static str, held: H) {
+        let Some(late) = Late::watch(&self) else {
+            if let Err(error) = self.wait_forever() {
+                tracing::warn!(%error, what, "a PJRT plugin failed");
+            }
+            return;
+        };
+        let mut state = late.lock();
+        if let State::Pending = *state {
+            *state = State::Left(what, Box::new((held, self.object)));
+        }
+    }
+
+    /// Whether the plugin can say when an event is over.
+    pub fn can_call(api: &Api) -> bool {
+        api.has::<sys::EventOnReady>()
+    }
+
     fn is_ready(&self) -> bool {
-        let mut args = Args::new(sys::EventIsReady { event: self.raw, is_ready: false });
+        let mut args = Args::new(sys::EventIsReady { event: self.object.raw, is_ready: false });
         self.client.api.call(&mut args).is_ok() && args.body.is_ready
     }
 
     fn wait_forever(&self) -> Result<()> {
-        self.client.api.call(&mut Args::new(sys::EventAwait { event: self.raw }))
+        self.client.api.call(&mut Args::new(sys::EventAwait { event: self.object.raw }))
     }
 
     /// Leaves the event and what is held to the plugin's thread.
-    fn give_up<H: Send + 'static>(self, what: &str, seconds: f64, held: H, mut state: MutexGuard<'_, State>) -> Error {
+    fn give_up<H: Send + 'static>(
+        self,
+        what: &'static str,
+        seconds: f64,
+        held: H,
+        mut state: MutexGuard<'_, State>,
+    ) -> Error {
         let message = format!(
             "requires {what} on {} to end within {seconds} s (TPU_PJRT_TIMEOUT), and it has not",
             self.client.platform
         );
         std::mem::forget(self.client.clone());
-        *state = State::Abandoned(Box::new((held, self)));
+        *state = State::Left(what, Box::new((held, self.object)));
         Error::new(ErrorKind::TimedOut, "pjrt", message)
-    }
-}
-
-impl Drop for Event {
-    fn drop(&mut self) {
-        self.client.api.free(sys::EventDestroy { event: self.raw });
     }
 }
 
@@ -83,8 +115,8 @@ struct Late {
 
 enum State {
     Pending,
-    /// Nobody waits any more; this lives until the plugin calls.
-    Abandoned(Box<dyn Any + Send>),
+    /// Nobody waits for this; what the plugin uses lives until it calls.
+    Left(&'static str, Box<dyn Any + Send>),
     Over(Result<()>),
 }
 
@@ -94,7 +126,7 @@ impl Late {
         let api = event.client.api.clone();
         let late = Arc::new(Self { api, state: Mutex::new(State::Pending), over: Condvar::new() });
         let user_arg = Arc::into_raw(late.clone()).cast_mut().cast::<c_void>();
-        let mut args = Args::new(sys::EventOnReady { event: event.raw, callback: Some(on_ready), user_arg });
+        let mut args = Args::new(sys::EventOnReady { event: event.object.raw, callback: Some(on_ready), user_arg });
         if event.client.api.call(&mut args).is_ok() {
             return Some(late);
         }
@@ -115,7 +147,7 @@ impl Late {
         let (state, _) = waited.unwrap_or_else(PoisonError::into_inner);
         match &*state {
             State::Over(outcome) => Ok(outcome.clone()),
-            State::Pending | State::Abandoned(_) => Err(state),
+            State::Pending | State::Left(..) => Err(state),
         }
     }
 }
@@ -125,10 +157,13 @@ unsafe extern "C" fn on_ready(error: Raw, late: *mut c_void) {
     // SAFETY: `watch` made it with `into_raw`, and the plugin calls once.
     let late = unsafe { Arc::from_raw(late.cast_const().cast::<Late>()) };
     let outcome = late.api.check("Event_OnReady", error);
-    let before = std::mem::replace(&mut *late.lock(), State::Over(outcome.clone()));
+    let error = outcome.as_ref().err().cloned();
+    let before = std::mem::replace(&mut *late.lock(), State::Over(outcome));
     late.over.notify_all();
-    if let State::Abandoned(held) = before {
-        tracing::warn!(?outcome, "a PJRT plugin ended what nobody waits for any more");
+    if let State::Left(what, held) = before {
+        if let Some(error) = error {
+            tracing::warn!(%error, what, "what nobody waits for failed");
+        }
         drop(held);
     }
 }

@@ -6,7 +6,7 @@ use super::event::Event;
 use super::loaded::Loaded;
 use super::lowered::{Lowered, Signature};
 use super::sys::{self, Args, ExecuteOptions, Raw};
-use crate::runtime::{Argument, Buffer, Cost, Executable, KernelInfo, Outcome};
+use crate::runtime::{Argument, Buffer, Cost, Executable, HostMemory, KernelInfo, Outcome, Reading};
 use crate::{Error, ErrorKind, Result, bail, ensure};
 use smallvec::SmallVec;
 use std::any::Any;
@@ -170,16 +170,19 @@ impl PjrtExecutable {
 
     fn outcome(&self, mut results: Vec<PjrtBuffer>) -> Result<Outcome> {
         let checks = results.split_off(self.signature.results);
-        let checks = checks.iter().map(read_check).collect::<Result<Vec<i32>>>()?;
+        // All transfers are on their way before the first is waited for.
+        let read = |check: &PjrtBuffer| check.start_read(HostMemory::from(vec![0; 4]));
+        let reads = checks.iter().map(read).collect::<Result<Vec<_>>>()?;
+        let checks = reads.into_iter().map(number).collect::<Result<Vec<i32>>>()?;
         let results = results.into_iter().map(|buffer| Arc::new(buffer) as Arc<dyn Buffer>).collect();
         Ok(Outcome { results, checks })
     }
 }
 
-fn read_check(buffer: &PjrtBuffer) -> Result<i32> {
-    let mut bytes = [0; 4];
-    buffer.read(&mut bytes)?;
-    Ok(i32::from_le_bytes(bytes))
+fn number(read: Reading) -> Result<i32> {
+    let memory = read.wait()?;
+    let bytes = memory.bytes().first_chunk().copied();
+    Ok(i32::from_le_bytes(bytes.unwrap_or_default()))
 }
 
 impl Executable for PjrtExecutable {

@@ -61,7 +61,7 @@ impl Lowered {
     pub(super) fn new(platform: &str, graph: &Graph, options: &ProgramOptions) -> Result<Self> {
         let program = verify(graph)?;
         for node in &graph.nodes {
-            if let Some(why) = lacks(platform, &node.op, options.replicas) {
+            if let Some(why) = lacks(platform, &node.op) {
                 let message = format!("is not supported on {platform}: {why}");
                 return Err(Error::new(ErrorKind::Unsupported, node.op.name(), message));
             }

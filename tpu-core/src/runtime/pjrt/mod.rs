@@ -44,7 +44,7 @@ use self::api::Api;
 use self::buffer::PjrtBuffer;
 use self::client::Client;
 use crate::ir::{Graph, Op, Type};
-use crate::runtime::{Backend, Buffer, CompileOptions, Executable, MemoryStats};
+use crate::runtime::{Backend, Buffer, CompileOptions, Executable, HostMemory, MemoryStats};
 use crate::{Error, ErrorKind, Result, ensure};
 use std::fmt;
 use std::path::Path;
@@ -222,17 +222,8 @@ fn refuse_to_search_for_a_tpu(path: &Path) -> Result<()> {
 }
 
 /// What a platform is known not to have, before it is asked to compile it.
-fn lacks(platform: &str, op: &Op, replicas: usize) -> Option<&'static str> {
+fn lacks(platform: &str, op: &Op) -> Option<&'static str> {
     match op {
-        Op::AllReduce { .. }
-        | Op::AllGather { .. }
-        | Op::ReduceScatter { .. }
-        | Op::AllToAll { .. }
-        | Op::CollectivePermute { .. }
-            if replicas == 1 =>
-        {
-            Some("the program is one for one device")
-        }
         Op::Lu if platform == "cpu" => Some("XLA for CPU has no LuDecomposition"),
         _ => None,
     }
@@ -252,7 +243,15 @@ impl Backend for Pjrt {
     }
 
     fn supports(&self, op: &Op) -> Result<()> {
-        match lacks(&self.client.platform, op, 1) {
+        let why = match op {
+            Op::AllReduce { .. }
+            | Op::AllGather { .. }
+            | Op::ReduceScatter { .. }
+            | Op::AllToAll { .. }
+            | Op::CollectivePermute { .. } => Some("a recorded program is on one device"),
+            _ => lacks(&self.client.platform, op),
+        };
+        match why {
             None => Ok(()),
             Some(why) => {
                 let message = format!("is not supported on {}: {why}", self.client.platform);
@@ -262,6 +261,7 @@ impl Backend for Pjrt {
     }
 
     fn compile(&self, graph: &Graph, common: CompileOptions) -> Result<Arc<dyn Executable>> {
+        graph.nodes.iter().try_for_each(|node| self.supports(&node.op))?;
         let lowered = self.lower(graph, &ProgramOptions { common, ..ProgramOptions::default() })?;
         Ok(Arc::new(self.compile_lowered(&lowered)?))
     }
@@ -273,6 +273,10 @@ impl Backend for Pjrt {
 
     fn upload(&self, device: usize, ty: &Type, bytes: &[u8]) -> Result<Arc<dyn Buffer>> {
         Ok(Arc::new(PjrtBuffer::upload(&self.client, device, ty, bytes)?))
+    }
+
+    fn upload_owned(&self, device: usize, ty: &Type, memory: HostMemory) -> Result<Arc<dyn Buffer>> {
+        Ok(Arc::new(PjrtBuffer::upload_owned(&self.client, device, ty, memory)?))
     }
 
     /// As the plugin tells it; of one that keeps no account, the bytes of the buffers alive.

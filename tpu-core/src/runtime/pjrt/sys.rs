@@ -310,6 +310,8 @@ pub mod named {
 /// `PJRT_HostBufferSemantics`.
 pub mod semantics {
     pub const IMMUTABLE_ONLY_DURING_CALL: i32 = 0;
+    pub const IMMUTABLE_UNTIL_TRANSFER_COMPLETES: i32 = 1;
+    pub const MUTABLE_ZERO_COPY: i32 = 3;
 }
 
 /// Names of `PJRT_Buffer_Type` without the prefix, in the header's order from 0 on, as far as we have dtypes.
