@@ -3,8 +3,10 @@
 //! Operands are read where they are, transposed or not; batches run in parallel. `gemm` splits rows and columns among
 //! threads and never the sum, so results do not depend on the number of threads.
 
+use super::gemm::{At, Factor};
 use crate::Complex64;
 use crate::DType;
+use gemm_common::Parallelism;
 use rayon::prelude::*;
 use smallvec::SmallVec;
 
@@ -69,9 +71,9 @@ pub(crate) unsafe fn run(dot: &Dot, bases: &[*mut u8], parallel: bool) {
         // SAFETY: passed on to the caller; products of different indices are disjoint.
         unsafe {
             match dot.dtype {
-                DType::F32 => product(dot, shared, index, 0f32, 1f32, inner),
-                DType::F64 => product(dot, shared, index, 0f64, 1f64, inner),
-                _ => product(dot, shared, index, Complex64::new(0.0, 0.0), Complex64::new(1.0, 0.0), inner),
+                DType::F32 => product::<f32>(dot, shared, index, inner),
+                DType::F64 => product::<f64>(dot, shared, index, inner),
+                _ => product::<Complex64>(dot, shared, index, inner),
             }
         }
     };
@@ -85,7 +87,7 @@ pub(crate) unsafe fn run(dot: &Dot, bases: &[*mut u8], parallel: bool) {
     });
 }
 
-unsafe fn product<T: Copy + 'static>(dot: &Dot, shared: &Shared, index: usize, zero: T, unit: T, parallel: bool) {
+unsafe fn product<T: Factor + Default>(dot: &Dot, shared: &Shared, index: usize, parallel: bool) {
     let (mut lhs, mut rhs, mut rest) = (0, 0, index);
     for axis in (0..dot.batch.len()).rev() {
         let at = rest % dot.batch[axis];
@@ -94,34 +96,16 @@ unsafe fn product<T: Copy + 'static>(dot: &Dot, shared: &Shared, index: usize, z
         rhs += at * dot.rhs.batch[axis];
     }
     let (m, n, k) = (dot.m, dot.n, dot.k);
-    let threads = if parallel { gemm::Parallelism::Rayon(0) } else { gemm::Parallelism::None };
+    let threads = if parallel { Parallelism::Rayon(0) } else { Parallelism::None };
     // SAFETY: passed on to the caller.
     unsafe {
         let out = shared.0.cast::<T>().wrapping_add(index * m * n);
         if k == 0 {
-            (0..m * n).for_each(|i| out.add(i).write(zero));
+            (0..m * n).for_each(|i| out.add(i).write(T::default()));
             return;
         }
-        gemm::gemm(
-            m,
-            n,
-            k,
-            out,
-            1,
-            n as isize,
-            false,
-            shared.1.cast::<T>().wrapping_add(lhs),
-            dot.lhs.col as isize,
-            dot.lhs.row as isize,
-            shared.2.cast::<T>().wrapping_add(rhs),
-            dot.rhs.col as isize,
-            dot.rhs.row as isize,
-            zero,
-            unit,
-            false,
-            false,
-            false,
-            threads,
-        );
+        let lhs = At { start: shared.1.cast::<T>().wrapping_add(lhs), row: dot.lhs.row, col: dot.lhs.col };
+        let rhs = At { start: shared.2.cast::<T>().wrapping_add(rhs), row: dot.rhs.row, col: dot.rhs.col };
+        T::gemm((m, n, k), At { start: out, row: n, col: 1 }, false, lhs, rhs, threads);
     }
 }

@@ -9,6 +9,7 @@ mod buffer;
 mod compile;
 mod copy;
 mod dot;
+mod gemm;
 pub(crate) mod kernels;
 mod pool;
 mod program;

@@ -1,12 +1,14 @@
 //! What sums of products are computed in: `f32` for floats up to 32 bits, `f64`, `i32` for integers up to 32 bits,
 //! `i64`, complex numbers, and bools with or and and.
 
+use super::super::gemm::{At, Factor};
 use super::super::scratch::{Cells, Memory, Scratch};
 use super::cell::{Cell, Flag};
 use super::{Operand, Target, split};
 use crate::dtype::Kind;
 use crate::{Complex64, DType, F8E4M3FN, F8E5M2, Result, bail};
 use bytemuck::Pod;
+use gemm_common::Parallelism;
 use half::{bf16, f16};
 
 /// A type that sums of products are computed in.
@@ -240,7 +242,7 @@ fn plain_product<A: Accumulator>(
     }
 }
 
-fn gemm_product<A: Accumulator + factor::One>(
+fn gemm_product<A: Accumulator + Factor>(
     Product { m, n, k }: Product,
     a: Matrix<'_, A>,
     b: Matrix<'_, A>,
@@ -258,43 +260,14 @@ fn gemm_product<A: Accumulator + factor::One>(
     // not negative; `c` is borrowed mutably, so it does not overlap the others, and its elements are distinct by the
     // last assert.
     unsafe {
-        gemm::gemm(
-            m,
-            n,
-            k,
-            c.cells.as_mut_ptr(),
-            c.columns as isize,
-            c.rows as isize,
+        A::gemm(
+            (m, n, k),
+            At { start: c.cells.as_mut_ptr(), row: c.rows, col: c.columns },
             add,
-            a.cells.as_ptr(),
-            a.columns as isize,
-            a.rows as isize,
-            b.cells.as_ptr(),
-            b.columns as isize,
-            b.rows as isize,
-            A::ONE,
-            A::ONE,
-            false,
-            false,
-            false,
-            gemm::Parallelism::None,
+            At { start: a.cells.as_ptr(), row: a.rows, col: a.columns },
+            At { start: b.cells.as_ptr(), row: b.rows, col: b.columns },
+            Parallelism::None,
         );
-    }
-}
-
-/// One, for the factors that `gemm` takes.
-mod factor {
-    pub(super) trait One {
-        const ONE: Self;
-    }
-    impl One for f32 {
-        const ONE: Self = 1.0;
-    }
-    impl One for f64 {
-        const ONE: Self = 1.0;
-    }
-    impl One for crate::Complex64 {
-        const ONE: Self = Self::new(1.0, 0.0);
     }
 }
 

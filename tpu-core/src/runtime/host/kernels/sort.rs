@@ -3,28 +3,93 @@
 
 use super::super::scratch::{Memory, Scratch};
 use super::along::around;
-use super::cell::{Cell, with_ordered};
+use super::cell::{Cell, Flag, with_ordered};
 use super::elementwise::refused;
 use super::movement::with_width;
-use super::wide::order;
 use super::{Operand, Target, split};
 use crate::{Error, ErrorKind, Result, bail, ensure};
 use bytemuck::Pod;
-use std::cmp::Ordering;
 
 /// Nanoseconds of sorting, an element of a lane of `n`.
 fn cost(n: usize) -> f64 {
     3.0 * (n.max(2) as f64).log2()
 }
 
-/// A key and where it was.
-type Entry<W> = (W, u32);
+/// A key and where it was in one integer, whose order is by key and then by position: sorting is compiled for two types
+/// of integers instead of for every dtype and direction.
+trait Entry: Pod + Ord + Send + Sync {
+    fn new(rank: u64, position: u32) -> Self;
+    fn position(self) -> u32;
+}
 
-/// Best first: by key, then by position.
-fn compare<T: Cell<Wide: PartialOrd>>(descending: bool) -> impl Fn(&Entry<T::Wide>, &Entry<T::Wide>) -> Ordering {
-    move |a, b| {
-        let by_key = if descending { order(b.0, a.0) } else { order(a.0, b.0) };
-        by_key.then(a.1.cmp(&b.1))
+macro_rules! entries {
+    ($($entry:ty: $rank:ty),*) => {$(
+        impl Entry for $entry {
+            fn new(rank: u64, position: u32) -> Self {
+                Self::from(rank as $rank) << 32 | Self::from(position)
+            }
+            fn position(self) -> u32 {
+                self as u32
+            }
+        }
+    )*};
+}
+entries!(u64: u32, u128: u64);
+
+/// A key's place in the order of sorting.
+trait Ranked {
+    /// Entries that have room for it.
+    type Entry: Entry;
+
+    /// Greater for what sorts later: NaN after every number, zeros at one place.
+    fn rank(self) -> u64;
+}
+
+macro_rules! ranked {
+    (integers: $($t:ty: $entry:ty, $unsigned:ty),*) => {$(
+        impl Ranked for $t {
+            type Entry = $entry;
+            fn rank(self) -> u64 {
+                // Signed numbers are moved up until none is negative.
+                (self as $unsigned).wrapping_sub(Self::MIN as $unsigned).into()
+            }
+        }
+    )*};
+    (floats: $($t:ty: $entry:ty, $unsigned:ty),*) => {$(
+        impl Ranked for $t {
+            type Entry = $entry;
+            fn rank(self) -> u64 {
+                const SIGN: $unsigned = 1 << (<$unsigned>::BITS - 1);
+                if self.is_nan() {
+                    return <$unsigned>::MAX.into();
+                }
+                // The sum has no negative zero. Among negative numbers larger bits are smaller numbers.
+                let bits = (self + 0.0).to_bits();
+                (if bits & SIGN == 0 { bits | SIGN } else { !bits }).into()
+            }
+        }
+    )*};
+}
+ranked!(integers: u8: u64, u8, u16: u64, u16, u32: u64, u32, u64: u128, u64, i8: u64, u8, i16: u64, u16, i32: u64, u32, i64: u128, u64);
+ranked!(floats: f32: u64, u32, f64: u128, u64);
+
+impl Ranked for Flag {
+    type Entry = u64;
+    fn rank(self) -> u64 {
+        self.get().into()
+    }
+}
+
+/// Writes the entries of keys `start, start + step, …`.
+fn fill<T: Cell<Wide: Ranked>>(
+    keys: &[T],
+    descending: bool,
+    (start, step): (usize, usize),
+    entries: &mut [<T::Wide as Ranked>::Entry],
+) {
+    let flip = if descending { u64::MAX } else { 0 };
+    for (i, entry) in entries.iter_mut().enumerate() {
+        *entry = Entry::new(keys[start + i * step].widen().rank() ^ flip, i as u32);
     }
 }
 
@@ -45,34 +110,34 @@ pub(super) fn sort(
     let shape = around(keys.sizes(), axis);
     position_limit("sort", shape.1)?;
     let dtype = keys.ty.dtype;
-    let permutation = with_ordered!(dtype, T => permutation::<T>(keys.cells()?, shape, descending, memory)?, {
-        return Err(refused("sort", dtype))
-    });
+    let permutation = with_ordered!(dtype, T => {
+        let keys = keys.cells::<T>()?;
+        permutation(shape, &|lane, entries| fill(keys, descending, lane, entries), memory)?
+    }, return Err(refused("sort", dtype)));
     for (x, y) in inputs.iter().zip(outputs) {
         with_width!(x.ty.dtype, T => permute::<T>(x.cells()?, &permutation, shape, y.cells()?));
     }
     Ok(())
 }
 
+/// Writes the entries of one lane, given by its start and step.
+type Fill<'a, E> = &'a (dyn Fn((usize, usize), &mut [E]) + Sync);
+
 /// For each lane (outer axes, then inner ones) the positions in sorted order.
-fn permutation<'m, T: Cell<Wide: PartialOrd>>(
-    keys: &[T],
+fn permutation<'m, E: Entry>(
     (before, n, after): (usize, usize, usize),
-    descending: bool,
+    fill: Fill<'_, E>,
     memory: Memory<'m>,
 ) -> Result<Scratch<'m, u32>> {
     let mut permutation = memory.filled(before * n * after, 0u32)?;
     split::try_parts(&mut permutation, n, cost(n), |first, part| {
-        let mut entries: Scratch<'_, Entry<T::Wide>> = memory.filled(n, (T::default().widen(), 0))?;
+        let mut entries = memory.filled(n, E::zeroed())?;
         for (lane, positions) in part.chunks_exact_mut(n.max(1)).enumerate() {
             let lane = first / n + lane;
-            let start = lane / after * n * after + lane % after;
-            for (i, entry) in entries.iter_mut().enumerate() {
-                *entry = (keys[start + i * after].widen(), i as u32);
-            }
-            entries.sort_unstable_by(compare::<T>(descending));
+            fill((lane / after * n * after + lane % after, after), &mut entries);
+            entries.sort_unstable();
             for (position, entry) in positions.iter_mut().zip(entries.iter()) {
-                *position = entry.1;
+                *position = entry.position();
             }
         }
         Ok(())
@@ -104,42 +169,40 @@ pub(super) fn top_k(
         return Err(Error::new(ErrorKind::Internal, "top_k", "requires an axis"));
     };
     position_limit("top_k", n)?;
-    with_ordered!(dtype, T => top_k_cells::<T>(k, n, largest, x, out, memory), Err(refused("top_k", dtype)))
-}
-
-fn top_k_cells<T: Cell<Wide: PartialOrd>>(
-    k: usize,
-    n: usize,
-    largest: bool,
-    x: &Operand<'_>,
-    [values, positions]: &mut [Target<'_>; 2],
-    memory: Memory<'_>,
-) -> Result<()> {
-    let (x, positions) = (x.cells::<T>()?, positions.cells::<i32>()?);
+    let [values, positions] = out;
+    let positions = positions.cells::<i32>()?;
     if k == 0 {
         return Ok(());
     }
+    with_ordered!(dtype, T => {
+        let keys = x.cells::<T>()?;
+        best(k, n, &|lane, entries| fill(keys, largest, lane, entries), positions, memory)?;
+    }, return Err(refused("top_k", dtype)));
+    with_width!(dtype, T => {
+        let x = x.cells::<T>()?;
+        split::parts(values.cells::<T>()?, 1, 1.0, |first, part| {
+            for (i, value) in part.iter_mut().enumerate() {
+                *value = x[(first + i) / k * n + positions[first + i] as usize];
+            }
+        });
+    });
+    Ok(())
+}
+
+/// For each row of `n` elements the positions of the `k` that sort first, in order.
+fn best<E: Entry>(k: usize, n: usize, fill: Fill<'_, E>, positions: &mut [i32], memory: Memory<'_>) -> Result<()> {
     split::try_parts(positions, k, 3.0 * n as f64 / k as f64 + cost(k), |first, part| {
-        let mut entries: Scratch<'_, Entry<T::Wide>> = memory.filled(n, (T::default().widen(), 0))?;
+        let mut entries = memory.filled(n, E::zeroed())?;
         for (row, positions) in part.chunks_exact_mut(k).enumerate() {
-            let start = (first / k + row) * n;
-            for (i, (entry, x)) in entries.iter_mut().zip(&x[start..start + n]).enumerate() {
-                *entry = (x.widen(), i as u32);
-            }
+            fill(((first / k + row) * n, 1), &mut entries);
             if k < n {
-                entries.select_nth_unstable_by(k - 1, compare::<T>(largest));
+                entries.select_nth_unstable(k - 1);
             }
-            entries[..k].sort_unstable_by(compare::<T>(largest));
+            entries[..k].sort_unstable();
             for (position, entry) in positions.iter_mut().zip(entries.iter()) {
-                *position = entry.1 as i32;
+                *position = entry.position() as i32;
             }
         }
         Ok(())
-    })?;
-    split::parts(values.cells::<T>()?, 1, 1.0, |first, part| {
-        for (i, value) in part.iter_mut().enumerate() {
-            *value = x[(first + i) / k * n + positions[first + i] as usize];
-        }
-    });
-    Ok(())
+    })
 }

@@ -12,7 +12,6 @@ pub(in crate::runtime::host) use float::erf_inv;
 
 use super::cell::{Cell, Flag};
 use crate::ir::{BinaryOp, Comparison, Reducer, UnaryOp};
-use std::cmp::Ordering;
 
 /// A loop over one operand.
 pub(super) type Map<T> = fn(&[T], &mut [T]);
@@ -56,11 +55,6 @@ impl<T: Cell> Clone for Combine<T> {
     }
 }
 impl<T: Cell> Copy for Combine<T> {}
-
-/// The order of sorting: NaN is greater than every number, zeros are equal.
-pub(super) fn order<W: Wide + PartialOrd>(x: W, y: W) -> Ordering {
-    x.partial_cmp(&y).unwrap_or_else(|| x.is_nan().cmp(&y.is_nan()))
-}
 
 /// The loop of a comparison.
 pub(super) fn compare<T: Cell>(op: Comparison) -> Test<T>
