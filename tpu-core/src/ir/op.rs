@@ -220,7 +220,8 @@ pub enum Op {
     },
     /// `(x [m, n]) → (q [m, k], r [k, n])`, `k = min(m, n)`; LAPACK's Householder signs.
     Qr,
-    /// `(x [n, n]) → (eigenvalues [n], vectors [n, n])`: ascending and real, in columns; the lower triangle is read.
+    /// `(x [n, n]) → (eigenvalues [n], vectors [n, n])`: ascending and real, in columns; the lower triangle is read, of the
+    /// diagonal the real parts. If something there is not finite, all results are NaN.
     Eigh,
     /// `(x [m, n]) → (lu [m, n], pivots [k]: i32 from 0, permutation [m]: i32)`; partial pivoting.
     Lu,

@@ -10,72 +10,86 @@
 //! in `f64` has; a complex product costs `2√2` times a real one. Together `2 (n + 4) u`, three times that for complex numbers.
 
 use super::difference::{grid, parts};
+use super::factors;
 use crate::DType;
 use crate::ir::{Op, TransposeKind};
 use crate::reference::Array;
 use num_complex::Complex;
 
-type Wide = Complex<f64>;
+pub(super) type Wide = Complex<f64>;
 
 /// One matrix of an array, row-major.
-struct Matrix {
-    columns: usize,
-    elements: Vec<Wide>,
+pub(super) struct Matrix {
+    pub columns: usize,
+    pub elements: Vec<Wide>,
 }
 
 impl Matrix {
-    fn at(&self, row: usize, column: usize) -> Wide {
+    pub fn at(&self, row: usize, column: usize) -> Wide {
         self.elements[row * self.columns + column]
     }
 
     /// Of rows of `columns` elements.
-    fn from_fn(rows: usize, columns: usize, element: impl Fn(usize, usize) -> Wide) -> Self {
+    pub fn from_fn(rows: usize, columns: usize, element: impl Fn(usize, usize) -> Wide) -> Self {
         let elements = (0..rows * columns).map(|at| element(at / columns, at % columns)).collect();
         Self { columns, elements }
     }
 }
 
-fn matrices(x: &Array) -> Vec<Matrix> {
+/// The matrices in an array; none if they are empty.
+pub(super) fn matrices(x: &Array) -> Vec<Matrix> {
     let &[.., rows, columns] = x.sizes() else { return Vec::new() };
-    let element = |i: usize| {
-        let [re, im] = parts(x, i);
-        Wide::new(re, im)
-    };
+    pieces(x, rows, columns)
+}
+
+/// An array's elements as matrices of this size, one after the other.
+pub(super) fn pieces(x: &Array, rows: usize, columns: usize) -> Vec<Matrix> {
     let size = rows * columns;
     if size == 0 {
         return Vec::new();
     }
+    let element = |i: usize| {
+        let [re, im] = parts(x, i);
+        Wide::new(re, im)
+    };
     let one = |k: usize| Matrix { columns, elements: (0..size).map(|i| element(k * size + i)).collect() };
     (0..x.elements() / size).map(one).collect()
 }
 
 /// The arithmetic of a dtype.
-struct Bounds {
+pub(super) struct Bounds {
+    /// Half the distance from 1 to the next number.
+    pub unit: f64,
     /// Allowed error of a sum, relative to its terms' magnitudes.
-    relative: f64,
+    pub relative: f64,
     /// What a stored number may lose where it is subnormal.
-    lost: f64,
+    pub lost: f64,
     /// A pivot below this share of the diagonal may be rounding alone.
     borderline: f64,
-    largest: f64,
+    pub largest: f64,
 }
 
 impl Bounds {
-    fn new(n: usize, dtype: DType) -> Self {
+    pub fn new(n: usize, dtype: DType) -> Self {
         let unit = if dtype == DType::F64 { 2f64.powi(-53) } else { 2f64.powi(-24) };
         let (largest, lost) = grid(dtype, 0.0);
         let factor = if dtype.is_complex() { 6.0 } else { 2.0 };
         let n = n as f64;
-        Self { relative: factor * (n + 4.0) * unit, lost, borderline: 16.0 * (n + 1.0) * (n + 1.0) * unit, largest }
+        let borderline = 16.0 * (n + 1.0) * (n + 1.0) * unit;
+        Self { unit, relative: factor * (n + 4.0) * unit, lost, borderline, largest }
     }
 }
 
-fn is_finite(x: Wide) -> bool {
+pub(super) fn is_finite(x: Wide) -> bool {
     x.re.is_finite() && x.im.is_finite()
 }
 
-/// What is wrong with the result of a `cholesky` or `triangular_solve`, in words.
-pub fn violation(op: &Op, operands: &[Array], expected: &Array, got: &Array) -> Option<String> {
+/// What is wrong with the results of an op that is judged so, in words.
+pub fn violation(op: &Op, operands: &[Array], expected: &[Array], got: &[Array]) -> Option<String> {
+    if let Op::Qr | Op::Eigh | Op::Lu = op {
+        return factors::violation(op, &operands[0], expected, got);
+    }
+    let ([expected, ..], [got, ..]) = (expected, got) else { return None };
     let dtype = got.dtype();
     let sizes = operands[0].sizes();
     let bounds = Bounds::new(sizes[sizes.len() - 1], dtype);
@@ -195,7 +209,9 @@ mod tests {
         let a = Array::new([2, 2], &[4f32, 99.0, 2.0, 5.0]).unwrap();
         let op = Op::Cholesky { lower: true };
         let right = evaluate_op(&op, std::slice::from_ref(&a)).unwrap().remove(0);
-        let judge = |a: &Array, got: &Array| violation(&op, std::slice::from_ref(a), &right, got);
+        let judge = |a: &Array, got: &Array| {
+            violation(&op, std::slice::from_ref(a), std::slice::from_ref(&right), std::slice::from_ref(got))
+        };
         assert_eq!(judge(&a, &right), None);
         for at in [0, 2, 3] {
             assert_eq!(judge(&a, &moved(&right, at, 1.0 + 2f32.powi(-23))), None);
@@ -216,7 +232,9 @@ mod tests {
                 for &transpose in TransposeKind::ALL {
                     let op = Op::TriangularSolve { left, lower, unit_diagonal: false, transpose };
                     let right = evaluate_op(&op, &[a.clone(), b.clone()]).unwrap().remove(0);
-                    let judge = |got: &Array| violation(&op, &[a.clone(), b.clone()], &right, got);
+                    let judge = |got: &Array| {
+                        violation(&op, &[a.clone(), b.clone()], std::slice::from_ref(&right), std::slice::from_ref(got))
+                    };
                     assert_eq!(judge(&right), None, "{op:?}");
                     for at in 0..4 {
                         assert!(judge(&moved(&right, at, 1.0 + 2f32.powi(-15))).is_some(), "{op:?} {at}");

@@ -31,7 +31,7 @@ pub struct Config {
 }
 
 impl Default for Config {
-    /// All dtypes, everything but control flow and decompositions.
+    /// All dtypes, everything but control flow.
     fn default() -> Self {
         Self {
             nodes: 24,
@@ -41,7 +41,7 @@ impl Default for Config {
             composites: true,
             control_flow: false,
             solvers: true,
-            decompositions: false,
+            decompositions: true,
             contractions: true,
         }
     }
@@ -243,7 +243,7 @@ mod tests {
     }
 
     fn everything() -> Config {
-        Config { control_flow: true, decompositions: true, ..Config::default() }
+        Config { control_flow: true, ..Config::default() }
     }
 
     #[test]

@@ -5,11 +5,12 @@
 //! as a user would, in every mode. [`cases`] says how many of them a test tries.
 
 pub mod arguments;
-mod backward;
+pub(crate) mod backward;
 mod cases;
 mod choices;
 pub mod compare;
 mod difference;
+mod factors;
 pub mod graphs;
 mod grow;
 pub mod modes;

@@ -29,9 +29,10 @@ pub enum Tolerance {
     },
     /// Complex results: so many `u` of the modulus, in each part, when operands and result are of moderate size.
     Modulus(f64),
-    /// Factors and solutions: what they must satisfy, within the error that a computation in the dtype may make; see `backward`.
+    /// Factors, decompositions and solutions: what all results together must satisfy, within the error that a computation in the
+    /// dtype may make; see `backward` and `factors`.
     Backward,
-    /// Several right answers: signs of eigenvectors, pivots that tie. Tests check what the answers must satisfy instead.
+    /// Not for its op to say: the ops inside it are judged, or nobody knows what it computes.
     Several,
 }
 
@@ -52,8 +53,7 @@ pub fn tolerance(op: &Op, dtype: DType, terms: usize) -> Tolerance {
         Op::Fft { .. } => Tolerance::Sum { terms: 4 * terms },
         // −0 and +0 are equal keys and may change places only if nothing else moves with them.
         Op::ArgReduce { .. } | Op::Sort { .. } | Op::TopK { .. } => Numbers,
-        Op::Cholesky { .. } | Op::TriangularSolve { .. } => Tolerance::Backward,
-        Op::Qr | Op::Eigh | Op::Lu => Several,
+        Op::Cholesky { .. } | Op::TriangularSolve { .. } | Op::Qr | Op::Eigh | Op::Lu => Tolerance::Backward,
         Op::While { .. } | Op::Case { .. } | Op::Composite { .. } | Op::CustomCall(_) => Several,
         Op::Parameter { .. } | Op::Constant(_) | Op::Iota { .. } | Op::RngBits(_) => Bits,
         Op::Compare(_) | Op::Select | Op::Complex | Op::Convert(_) | Op::BitcastConvert(_) => Bits,

@@ -22,6 +22,10 @@ fn decompose(x: &Matrix) -> (Vec<Wide>, Matrix) {
         std::cmp::Ordering::Equal => x[(i, i)].re.into(),
         std::cmp::Ordering::Less => x[(j, i)].conj(),
     });
+    if !a.elements.iter().all(|x| x.re.is_finite() && x.im.is_finite()) {
+        let nan = Wide::new(f64::NAN, f64::NAN);
+        return (vec![nan; n], Matrix::from_fn(n, n, |_, _| nan));
+    }
     let mut v = Matrix::identity(n, n);
     for _ in 0..SWEEPS {
         let mut rotated = false;

@@ -139,13 +139,13 @@ pub(crate) fn supports(op: &Op) -> Result<()> {
         | Op::Fft { .. }
         | Op::Cholesky { .. }
         | Op::TriangularSolve { .. }
+        | Op::Qr
+        | Op::Eigh
+        | Op::Lu
         | Op::OptimizationBarrier => Ok(()),
         // Parameters and composites are the executor's: it binds the ones and inlines the others.
         Op::Parameter { .. }
         | Op::Composite { .. }
-        | Op::Qr
-        | Op::Eigh
-        | Op::Lu
         | Op::While { .. }
         | Op::Case { .. }
         | Op::AllReduce { .. }
@@ -313,6 +313,18 @@ pub(crate) fn run(op: &Op, inputs: &[Operand<'_>], outputs: &mut [Target<'_>], m
             let solve = linalg::Solve { left, lower, unit_diagonal, transpose };
             linalg::triangular_solve(op, solve, operands(op, inputs)?, results::<1>(op, outputs)?, memory)
         }
+        Op::Qr => {
+            let [x] = operands(op, inputs)?;
+            linalg::qr(op, x, results::<2>(op, outputs)?, memory)
+        }
+        Op::Eigh => {
+            let [x] = operands(op, inputs)?;
+            linalg::eigh(op, x, results::<2>(op, outputs)?, memory)
+        }
+        Op::Lu => {
+            let [x] = operands(op, inputs)?;
+            linalg::lu(op, x, results::<3>(op, outputs)?, memory)
+        }
         Op::OptimizationBarrier => {
             for (x, y) in inputs.iter().zip(outputs) {
                 y.bytes.copy_from_slice(x.bytes);
@@ -321,9 +333,6 @@ pub(crate) fn run(op: &Op, inputs: &[Operand<'_>], outputs: &mut [Target<'_>], m
         }
         Op::Parameter { .. }
         | Op::Composite { .. }
-        | Op::Qr
-        | Op::Eigh
-        | Op::Lu
         | Op::While { .. }
         | Op::Case { .. }
         | Op::AllReduce { .. }

@@ -60,6 +60,51 @@ fn bytes(
     target.par_chunks_mut(part).enumerate().try_for_each(|(i, chunk)| body(i * part, chunk))
 }
 
+/// Parts of three results.
+type Three<'t, A, B, C> = (&'t mut [A], &'t mut [B], &'t mut [C]);
+
+/// Calls `body(number, results of that matrix)` for each of `count` matrices, possibly in parallel: an equal part of each target
+/// is a matrix's, which may be nothing. `cost` is the estimated time of one in nanoseconds. The first error in the order
+/// of numbers.
+pub(super) fn matrices<A: Send, B: Send, C: Send>(
+    count: usize,
+    targets: Three<'_, A, B, C>,
+    cost: f64,
+    body: &(dyn Fn(usize, Three<'_, A, B, C>) -> Result<()> + Sync),
+) -> Result<()> {
+    if count == 0 {
+        return Ok(());
+    }
+    let together = match rayon::current_num_threads() {
+        1 => count,
+        _ => ((WORTH_SPLITTING / 2.0 / cost.max(1.0)).ceil() as usize).clamp(1, count),
+    };
+    halves(0, count, targets, together, body)
+}
+
+fn halves<A: Send, B: Send, C: Send>(
+    first: usize,
+    count: usize,
+    (a, b, c): Three<'_, A, B, C>,
+    together: usize,
+    body: &(dyn Fn(usize, Three<'_, A, B, C>) -> Result<()> + Sync),
+) -> Result<()> {
+    let (unit_a, unit_b, unit_c) = (a.len() / count, b.len() / count, c.len() / count);
+    if count <= together {
+        return (0..count).try_for_each(|i| {
+            let own = (&mut a[i * unit_a..][..unit_a], &mut b[i * unit_b..][..unit_b], &mut c[i * unit_c..][..unit_c]);
+            body(first + i, own)
+        });
+    }
+    let half = count / 2;
+    let (a, b, c) = (a.split_at_mut(half * unit_a), b.split_at_mut(half * unit_b), c.split_at_mut(half * unit_c));
+    let (left, right) = rayon::join(
+        || halves(first, half, (a.0, b.0, c.0), together, body),
+        || halves(first + half, count - half, (a.1, b.1, c.1), together, body),
+    );
+    left.and(right)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -77,6 +122,34 @@ mod tests {
                     }
                 });
                 assert!(target.iter().enumerate().all(|(i, &t)| t == i as u32 + 1));
+            }
+        });
+    }
+
+    #[test]
+    fn every_matrix_gets_its_own_parts_of_all_results() {
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(3).build().expect("a pool");
+        pool.install(|| {
+            for (count, units, cost) in
+                [(0, (2, 1, 1), 1e9), (1, (3, 0, 2), 1e9), (7, (0, 4, 1), 1e9), (50, (2, 3, 0), 1e4)]
+            {
+                let mut a = vec![0u8; count * units.0];
+                let mut b = vec![0usize; count * units.1];
+                let mut c = vec![0u32; count * units.2];
+                let body = |number: usize, (a, b, c): Three<'_, u8, usize, u32>| {
+                    a.iter_mut().for_each(|a| *a += number as u8 + 1);
+                    b.iter_mut().for_each(|b| *b += number + 1);
+                    c.iter_mut().for_each(|c| *c += number as u32 + 1);
+                    crate::ensure!(number != 40 && number != 45, Internal, "split", "{number}");
+                    Ok(())
+                };
+                let done = matrices(count, (&mut a, &mut b, &mut c), cost, &body);
+                assert_eq!(done.err().map(|error| error.message().to_owned()), (count == 50).then(|| "40".to_owned()));
+                // Behind an error the rest of its part may be left out.
+                let checked = count.min(40);
+                assert!(a.chunks(units.0.max(1)).take(checked).zip(1..).all(|(part, n)| part.iter().all(|&x| x == n)));
+                assert!(b.chunks(units.1.max(1)).take(checked).zip(1..).all(|(part, n)| part.iter().all(|&x| x == n)));
+                assert!(c.chunks(units.2.max(1)).take(checked).zip(1..).all(|(part, n)| part.iter().all(|&x| x == n)));
             }
         });
     }

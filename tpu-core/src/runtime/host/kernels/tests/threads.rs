@@ -77,6 +77,10 @@ fn large_programs() -> Vec<(Op, Vec<Type>)> {
         (Op::Scatter(Arc::new(rows)), vec![f32s(&[8, 64]), Type::new(DType::I64, [5000]), f32s(&[5000, 64])]),
         (Op::Transpose(smallvec![2, 0, 1]), vec![f32s(&[37, 65, 301])]),
         (Op::Fft { kind: FftKind::Rfft, lengths: smallvec![60, 222] }, vec![f32s(&[60, 222])]),
+        (Op::Qr, vec![f32s(&[30, 20, 14])]),
+        (Op::Eigh, vec![Type::new(DType::Complex64, [30, 16, 16])]),
+        (Op::Lu, vec![f32s(&[3, 60, 70])]),
+        (Op::Lu, vec![f32s(&[150, 130])]),
         (Op::Sort { axis: 0, descending: false, stable: true }, vec![f32s(&[500, 90])]),
     ]
 }

@@ -1,95 +1,13 @@
-//! Triangular factorisation and solves, matrix by matrix, in double precision.
+//! Cholesky factors and triangular systems.
 
-use super::super::scratch::Memory;
-use super::{Operand, Target, split};
+use super::super::super::scratch::Memory;
+use super::super::{Operand, Target, split};
+use super::{Field, Solved, matrix, with_solved};
+use crate::Result;
 use crate::ir::{Op, TransposeKind};
-use crate::{Complex64, DType, Result, bail};
-use bytemuck::Pod;
-use num_complex::Complex;
-use std::ops::{Div, Mul, Sub};
-
-/// A number that matrices are solved in.
-trait Field: Copy + Default + Send + Sync + Sub<Output = Self> + Mul<Output = Self> + Div<Output = Self> {
-    fn conjugate(self) -> Self;
-    /// The real part.
-    fn real(self) -> f64;
-    fn from_real(value: f64) -> Self;
-}
-
-impl Field for f64 {
-    fn conjugate(self) -> Self {
-        self
-    }
-    fn real(self) -> f64 {
-        self
-    }
-    fn from_real(value: f64) -> Self {
-        value
-    }
-}
-
-impl Field for Complex<f64> {
-    fn conjugate(self) -> Self {
-        self.conj()
-    }
-    fn real(self) -> f64 {
-        self.re
-    }
-    fn from_real(value: f64) -> Self {
-        Self::new(value, 0.0)
-    }
-}
-
-/// An element type and the field that it is solved in.
-trait Solved: Pod + Send + Sync {
-    type In: Field;
-    fn up(self) -> Self::In;
-    fn down(value: Self::In) -> Self;
-}
-
-macro_rules! solved {
-    ($($t:ty, $field:ty: |$x:ident| $up:expr, $down:expr;)*) => {$(
-        impl Solved for $t {
-            type In = $field;
-            fn up(self) -> $field { let $x = self; $up }
-            fn down($x: $field) -> Self { $down }
-        }
-    )*};
-}
-solved! {
-    f32, f64: |x| x.into(), x as Self;
-    f64, f64: |x| x, x;
-    Complex64, Complex<f64>: |x| Complex::new(x.re.into(), x.im.into()), Self::new(x.re as f32, x.im as f32);
-}
-
-/// Runs `$body` with `$T` standing for the element type of `$dtype`.
-macro_rules! with_solved {
-    ($op:expr, $dtype:expr, $T:ident => $body:expr) => {{
-        macro_rules! arm {
-            ($t:ty) => {{
-                type $T = $t;
-                $body
-            }};
-        }
-        match $dtype {
-            DType::F32 => arm!(f32),
-            DType::F64 => arm!(f64),
-            DType::Complex64 => arm!(Complex64),
-            other => bail!(Internal, $op, "does not take {other}"),
-        }
-    }};
-}
-
-/// The last two sizes.
-fn matrix(x: &Operand<'_>, op: &Op) -> Result<(usize, usize)> {
-    match x.sizes() {
-        [.., rows, columns] => Ok((*rows, *columns)),
-        _ => bail!(Internal, op.name(), "requires matrices, got {}", x.ty),
-    }
-}
 
 /// `x = L Lᴴ` or `Uᴴ U`.
-pub(super) fn cholesky(
+pub(in super::super) fn cholesky(
     op: &Op,
     lower: bool,
     x: &Operand<'_>,
@@ -153,7 +71,7 @@ fn factorise<T: Solved>(n: usize, lower: bool, x: &[T], factor: &mut [T::In], y:
 
 /// Which system is solved.
 #[derive(Clone, Copy)]
-pub(super) struct Solve {
+pub(in super::super) struct Solve {
     /// The matrix stands on the left.
     pub left: bool,
     /// The lower triangle is read.
@@ -165,7 +83,7 @@ pub(super) struct Solve {
 }
 
 /// Solves `op(a) x = b`, or `x op(a) = b`.
-pub(super) fn triangular_solve(
+pub(in super::super) fn triangular_solve(
     op: &Op,
     solve: Solve,
     [a, b]: &[Operand<'_>; 2],
