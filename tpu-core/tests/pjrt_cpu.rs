@@ -406,13 +406,6 @@ fn a_program_for_several_devices_is_checked_before_the_plugin_sees_it(cpu: &Pjrt
     let mut arguments = [on(0), vec![Argument::Donated(upload(cpu, 1, &array))]];
     program.run_replicas(&mut arguments).unwrap();
     assert!(matches!(arguments[1][0], Argument::Donated(_)), "{arguments:?}");
-    assert!(host_has_none(&graph));
-}
-
-/// The host says that it has no such programs.
-fn host_has_none(graph: &Graph) -> bool {
-    let host = tpu_core::runtime::host::Host::from_env().unwrap();
-    host.compile_replicas(graph, CompileOptions::default(), 2).unwrap_err().kind() == ErrorKind::Unsupported
 }
 
 #[test]

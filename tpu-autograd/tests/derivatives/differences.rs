@@ -8,10 +8,8 @@
 
 use proptest::strategy::Strategy;
 use proptest::test_runner::{Config, RngAlgorithm, TestCaseError, TestRng, TestRunner};
-use std::sync::Arc;
 use tpu_autograd::{GradOptions, grad, no_grad, requires_grad};
-use tpu_core::reference::ReferenceBackend;
-use tpu_core::{DType, Device, Result, Tensor};
+use tpu_core::{DType, Result, Tensor};
 
 /// An operand: its sizes and the range of its elements, which are all at least (high − low) / 2n apart.
 #[derive(Clone, Debug)]
@@ -154,9 +152,4 @@ pub fn shapes(axes: std::ops::Range<usize>) -> impl Strategy<Value = Vec<usize>>
 
 fn prop_sizes() -> impl Strategy<Value = usize> {
     proptest::prop_oneof![1 => 0..1usize, 8 => 1..4usize]
-}
-
-/// Runs a test of operations that host does not have on the reference interpreter.
-pub fn on_reference(test: impl FnOnce()) {
-    Device::open(Arc::new(ReferenceBackend))[0].scope(test);
 }

@@ -151,7 +151,7 @@ pub struct KernelInfo {
 
 /// A compiled program.
 pub trait Executable: Send + Sync + Debug {
-    /// Runs on one device and waits. Arguments are in the order of the program's parameters.
+    /// Runs on one device and waits, as the only replica. Arguments are in the order of the program's parameters.
     ///
     /// If it fails, or a check fails, every donated argument is still in `arguments`, unchanged. If a check fails, the
     /// results that do not depend on what it guards are right.
@@ -160,7 +160,9 @@ pub trait Executable: Send + Sync + Debug {
     /// Runs on devices 0, 1, … at the same time and waits, each with its own arguments; for a program that was compiled
     /// for as many [replicas](Backend::compile_replicas). A donated argument is taken if it is donated on every device.
     ///
-    /// Errors as [`run`](Self::run).
+    /// Errors as [`run`](Self::run), and with [`ErrorKind::Device`] if there are not as many rows as replicas. Replicas that
+    /// belong together have to meet at a collective: on host it is an error of this kind too if one has taken another
+    /// branch or left a loop before.
     fn run_replicas(&self, arguments: &mut [Vec<Argument>]) -> Result<Vec<Outcome>> {
         let _ = arguments;
         Err(Error::new(ErrorKind::Unsupported, "a program", "is not one for several devices"))

@@ -10,7 +10,7 @@ use super::backward::violation;
 use super::difference::{difference, terms};
 use super::tolerance::{Tolerance, tolerance};
 use crate::ir::{BlockId, Graph, Node, NodeId, Op, Type, Value, samples};
-use crate::reference::{Array, evaluate};
+use crate::reference::{Array, evaluate, evaluate_spmd};
 use crate::runtime::{Argument, Backend, Buffer, CompileOptions};
 use crate::{DType, ErrorKind, Result};
 use std::collections::{HashMap, HashSet};
@@ -43,6 +43,33 @@ pub fn assert_agrees(backend: &dyn Backend, graph: &Graph, arguments: &[Array]) 
 /// The error says which node or result differs and how. The program must be valid and without collectives.
 pub fn compare(backend: &dyn Backend, graph: &Graph, arguments: &[Array]) -> Result<Coverage, String> {
     judge(backend, graph, arguments).map(|(coverage, _)| coverage)
+}
+
+/// Compares a backend with the interpreter on a program of one op that several devices run together: row `i` of the arguments
+/// is that of device `i`.
+///
+/// The error says which result of which device differs and how.
+pub fn compare_replicas(backend: &dyn Backend, graph: &Graph, rows: &[Vec<Array>]) -> Result<(), String> {
+    let shown = |error| format!("{error:?}");
+    let expected = evaluate_spmd(graph, rows).map_err(shown)?;
+    let upload = |(device, row): (usize, &Vec<Array>)| -> Result<Vec<Argument>> {
+        row.iter().map(|x| Ok(Argument::Shared(backend.upload(device, x.ty(), x.bytes())?))).collect()
+    };
+    let mut arguments = rows.iter().enumerate().map(upload).collect::<Result<Vec<_>>>().map_err(shown)?;
+    let executable = backend.compile_replicas(graph, CompileOptions::default(), rows.len()).map_err(shown)?;
+    let outcomes = executable.run_replicas(&mut arguments).map_err(shown)?;
+    let op = graph.nodes.iter().map(|node| &node.op).find(|op| !matches!(op, Op::Parameter { .. }));
+    for (device, (expected, outcome)) in expected.iter().zip(&outcomes).enumerate() {
+        for (i, (expected, got)) in expected.results.iter().zip(&outcome.results).enumerate() {
+            let got = read(got).map_err(shown)?;
+            let dtype = rows[device].first().map_or(expected.dtype(), Array::dtype);
+            let allowed = op.map_or(Tolerance::Bits, |op| tolerance(op, dtype, terms(op, &rows[device], expected)));
+            if let Some(found) = difference(allowed, &rows[device], expected, &got, op) {
+                return Err(format!("device {device}: result {i}, allowed {allowed:?}: {found}"));
+            }
+        }
+    }
+    Ok(())
 }
 
 /// [`compare`], with the results of the nodes run one by one.
@@ -212,7 +239,7 @@ pub(super) mod tests {
 
     #[test]
     fn the_interpreter_agrees_with_itself_on_random_programs() {
-        let config = Config { control_flow: true, ..Config::default() };
+        let config = Config::default();
         let mut total = Coverage::default();
         for seed in 0..60 {
             let mut stream = Stream(seed);

@@ -213,6 +213,9 @@ pub fn terms(op: &Op, operands: &[Array], result: &Array) -> usize {
         Op::DotGeneral(dims) => dims.lhs_contract.iter().map(|&axis| sizes(0)[axis]).product::<usize>() + 1,
         Op::Convolution(dims) => operands[1].elements() / sizes(1)[dims.kernel_output_feature].max(1) + 1,
         Op::Fft { lengths, .. } => lengths.iter().product(),
+        Op::AllReduce { groups, .. } | Op::ReduceScatter { groups, .. } => {
+            groups.groups.first().map_or(1, |group| group.len())
+        }
         _ => result.elements().min(1),
     }
 }

@@ -31,7 +31,7 @@ pub struct Config {
 }
 
 impl Default for Config {
-    /// All dtypes, everything but control flow.
+    /// All dtypes, everything.
     fn default() -> Self {
         Self {
             nodes: 24,
@@ -39,7 +39,7 @@ impl Default for Config {
             dtypes: DType::ALL.to_vec(),
             special_values: true,
             composites: true,
-            control_flow: false,
+            control_flow: true,
             solvers: true,
             decompositions: true,
             contractions: true,
@@ -242,14 +242,10 @@ mod tests {
         (0..count).map(|_| stream.bits() as u8).collect()
     }
 
-    fn everything() -> Config {
-        Config { control_flow: true, ..Config::default() }
-    }
-
     #[test]
     fn any_bytes_make_a_program_that_the_interpreter_runs() {
         for seed in 0..300 {
-            let (graph, arguments) = generate(&bytes(seed, 40 + seed as usize % 300), &everything());
+            let (graph, arguments) = generate(&bytes(seed, 40 + seed as usize % 300), &Config::default());
             assert!(
                 crate::ir::verify::verify(&graph).is_ok(),
                 "seed {seed}: {:?}",
@@ -261,12 +257,12 @@ mod tests {
                 assert_eq!(result.ty(), ty);
             }
         }
-        generate(&[], &everything());
+        generate(&[], &Config::default());
     }
 
     #[test]
     fn equal_bytes_make_equal_programs() {
-        let (bytes, config) = (bytes(7, 200), everything());
+        let (bytes, config) = (bytes(7, 200), Config::default());
         assert_eq!(generate(&bytes, &config), generate(&bytes, &config));
     }
 
@@ -274,7 +270,7 @@ mod tests {
     fn every_op_appears() {
         let mut seen = BTreeSet::new();
         for seed in 0..400 {
-            let (graph, _) = generate(&bytes(seed, 400), &everything());
+            let (graph, _) = generate(&bytes(seed, 400), &Config::default());
             seen.extend(graph.nodes.iter().map(|node| node.op.name()));
         }
         let samples = crate::ir::samples::every_op();

@@ -128,7 +128,7 @@ mod tests {
     #[test]
     fn the_interpreter_agrees_with_itself_in_every_mode() {
         let device = &Device::open(Arc::new(ReferenceBackend))[0];
-        let config = Config { control_flow: true, ..Config::default() };
+        let config = Config::default();
         let mut total = Coverage::default();
         for seed in 0..30 {
             let mut stream = Stream(seed);

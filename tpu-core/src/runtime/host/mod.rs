@@ -1,12 +1,16 @@
 //! The embedded backend: pure Rust, always there.
 //!
 //! A program is compiled to a list of steps (`compile`): fused groups run as row programs in a tile interpreter (`row`),
-//! matrix products by strides (`dot`), everything else by one plain kernel per op (`kernels`). Memory is planned at
-//! compile time and comes from a pool (`pool`). Results have the same bits for any number of threads and any
+//! matrix products by strides (`dot`), loops and branches as programs inside the program (`control`), ops among devices where
+//! all of them meet (`collective`), everything else by one plain kernel per op (`kernels`). Memory is planned at compile
+//! time and comes from a pool (`pool`). Results have the same bits for any number of threads and any
 //! instruction set, fused or not (16-bit floats: fused groups keep f32 between ops unless `strict_rounding`).
 
+mod arguments;
 mod buffer;
+mod collective;
 mod compile;
+mod control;
 mod copy;
 mod dot;
 mod gemm;
@@ -18,14 +22,16 @@ mod scratch;
 #[cfg(test)]
 mod tests;
 
+use self::arguments::FromOutside;
 use self::buffer::HostBuffer;
 use self::pool::Pool;
-use self::program::Program;
+use self::program::{Call, Program};
 use self::row::isa::Isa;
 use crate::ir::{Graph, Op, Type};
 use crate::runtime::{Argument, Backend, Buffer, CompileOptions, Cost, Executable, KernelInfo, MemoryStats, Outcome};
-use crate::{Error, ErrorKind, Result};
+use crate::{Error, ErrorKind, Result, ensure};
 use rayon::ThreadPool;
+use smallvec::SmallVec;
 use std::fmt;
 use std::sync::Arc;
 
@@ -145,8 +151,16 @@ impl Backend for Host {
     }
 
     fn compile(&self, graph: &Graph, options: CompileOptions) -> Result<Arc<dyn Executable>> {
+        self.compile_replicas(graph, options, 1)
+    }
+
+    fn compile_replicas(&self, graph: &Graph, options: CompileOptions, replicas: usize) -> Result<Arc<dyn Executable>> {
+        let devices = self.device_count();
+        ensure!((1..=devices).contains(&replicas), Device, "host", "has {devices} devices, got {replicas} replicas");
+        graph.nodes.iter().try_for_each(|node| collective::check_replicas(&node.op, replicas))?;
         let program = compile::compile(graph, options, self.0.isa)?;
-        Ok(Arc::new(HostExecutable { parallel: program.is_parallel(), program, options, host: self.clone() }))
+        let parallel = program.is_parallel();
+        Ok(Arc::new(HostExecutable { program, options, replicas, host: self.clone(), parallel }))
     }
 
     fn upload(&self, device: usize, ty: &Type, bytes: &[u8]) -> Result<Arc<dyn Buffer>> {
@@ -168,6 +182,7 @@ impl Backend for Host {
 struct HostExecutable {
     program: Program,
     options: CompileOptions,
+    replicas: usize,
     host: Host,
     /// Whether some step is worth splitting.
     parallel: bool,
@@ -179,17 +194,40 @@ impl fmt::Debug for HostExecutable {
     }
 }
 
+impl HostExecutable {
+    /// Runs the program with each row of arguments on the memory beside it.
+    fn run_on(&self, pools: &[&Arc<Pool>], rows: &mut [&mut [Argument]]) -> Result<Vec<Outcome>> {
+        let (want, got) = (self.replicas, rows.len());
+        ensure!(want == got, Device, "a program", "requires the arguments of {want} replicas, got those of {got}");
+        let mut run = |threads| {
+            let mut arguments: SmallVec<[FromOutside<'_>; 1]> =
+                rows.iter_mut().map(|row| FromOutside::new(row)).collect();
+            let calls = pools.iter().zip(&mut arguments).zip(0..);
+            let mut calls: SmallVec<[Call<'_>; 1]> =
+                calls.map(|((pool, arguments), replica)| Call { replica, pool, arguments }).collect();
+            let given = self.program.run(&mut calls, threads)?;
+            given.into_iter().map(|given| self.program.outcome(given)).collect()
+        };
+        match &self.host.0.workers {
+            Some(workers) if self.parallel => workers.install(|| run(true)),
+            _ => run(false),
+        }
+    }
+}
+
 impl Executable for HostExecutable {
     fn run(&self, device: usize, arguments: &mut [Argument]) -> Result<Outcome> {
-        let pool = self.host.pool(device)?;
-        match &self.host.0.workers {
-            Some(workers) if self.parallel => workers.install(|| self.program.run(pool, arguments, true)),
-            _ => self.program.run(pool, arguments, false),
-        }
+        let mut outcomes = self.run_on(&[self.host.pool(device)?], &mut [arguments])?;
+        outcomes.pop().ok_or_else(|| Error::new(ErrorKind::Internal, "a program", "gave nothing"))
+    }
+
+    fn run_replicas(&self, arguments: &mut [Vec<Argument>]) -> Result<Vec<Outcome>> {
+        let pools = (0..arguments.len()).map(|device| self.host.pool(device)).collect::<Result<Vec<_>>>()?;
+        self.run_on(&pools, &mut arguments.iter_mut().map(Vec::as_mut_slice).collect::<Vec<_>>())
     }
 
     fn resize(&self, graph: &Graph) -> Result<Arc<dyn Executable>> {
-        self.host.compile(graph, self.options)
+        self.host.compile_replicas(graph, self.options, self.replicas)
     }
 
     fn cost(&self) -> Cost {

@@ -3,8 +3,10 @@
 //! A run fills a table of base addresses (temporaries, constants, arguments, results) and calls the steps in order; nothing
 //! is looked up or formatted per step, and only plain kernels take memory of their own, from the pool.
 
-use super::buffer::HostBuffer;
+use super::arguments::{Arguments, Held};
+use super::buffer::{HostBuffer, bytes_of};
 use super::compile::memory::{CONSTANTS, FIRST_ARGUMENT, Location, Slot};
+use super::control::ControlStep;
 use super::copy::StridedCopy;
 use super::dot::Dot;
 use super::kernels::{Operand, Target};
@@ -12,23 +14,25 @@ use super::pool::{Aligned, Block, Pool};
 use super::row::program::RowProgram;
 use super::row::run::Bases;
 use super::scratch::{Memory, Piece};
-use super::{copy, dot, kernels, row};
+use super::{collective, copy, dot, kernels, row};
 use crate::ir::{Op, Type};
-use crate::runtime::{Argument, Buffer, KernelInfo, Outcome};
+use crate::runtime::{Buffer, KernelInfo, Outcome};
 use crate::{Error, ErrorKind, Result};
 use smallvec::SmallVec;
-use std::any::Any;
 use std::sync::Arc;
 
 /// Work below this is not split among threads.
 const PARALLEL_NANOSECONDS: f64 = 60_000.0;
 
+/// Types of values and where they are.
+pub(super) type Located = SmallVec<[(Type, Location); 4]>;
+
 /// One op run by a plain kernel.
 #[derive(Clone)]
 pub(super) struct KernelStep {
     pub op: Op,
-    pub operands: SmallVec<[(Type, Location); 4]>,
-    pub results: SmallVec<[(Type, Location); 1]>,
+    pub operands: Located,
+    pub results: Located,
     /// Offset and bytes of its memory among the temporaries.
     pub scratch: (usize, usize),
 }
@@ -40,6 +44,10 @@ pub(super) enum Step {
     Dot(Box<Dot>),
     Copy(StridedCopy),
     Kernel(Box<KernelStep>),
+    /// A loop or a branch.
+    Control(Box<ControlStep>),
+    /// An op among the devices that run the program together.
+    Collective(Box<KernelStep>),
 }
 
 /// Where a result comes from.
@@ -77,17 +85,39 @@ impl Step {
             Self::Rows(program, _) => program.nanoseconds,
             Self::Dot(dot) => dot.flops() / 50.0,
             Self::Copy(copy) => copy.elements() as f64,
-            Self::Kernel(step) => {
+            Self::Kernel(step) | Self::Collective(step) => {
                 let elements = |list: &[(Type, Location)]| {
                     list.iter().map(|(ty, _)| ty.shape.elements().unwrap_or(0) as f64).sum::<f64>()
                 };
-                elements(&step.operands) + elements(&step.results)
+                let cost = kernels::cost(&step.op, step.operands.first().map(|(ty, _)| ty));
+                cost * (elements(&step.operands) + elements(&step.results))
+            }
+            Self::Control(step) => step.control.nanoseconds(),
+        }
+    }
+
+    /// Whether it, or a step inside it, is worth splitting.
+    fn is_parallel(&self) -> bool {
+        match self {
+            Self::Control(step) => step.control.programs().any(Program::is_parallel),
+            step => step.nanoseconds() > PARALLEL_NANOSECONDS,
+        }
+    }
+
+    fn run(&self, frames: &[Frame<'_>], threads: bool) -> Result<()> {
+        match self {
+            Self::Control(step) => step.run(frames, threads),
+            Self::Collective(step) => collective::run(step, frames),
+            step => {
+                let parallel = threads && step.is_parallel();
+                frames.iter().try_for_each(|frame| step.run_alone(frame, parallel))
             }
         }
     }
 
-    fn run(&self, bases: &[*mut u8], arena: *mut u8, pool: &Arc<Pool>, threads: bool) -> Result<()> {
-        let parallel = threads && self.nanoseconds() > PARALLEL_NANOSECONDS;
+    /// Runs what concerns one device.
+    fn run_alone(&self, frame: &Frame<'_>, parallel: bool) -> Result<()> {
+        let (bases, arena) = (&frame.bases[..], frame.arena.at());
         match self {
             // SAFETY: the compiler derived all places from the sizes of the values behind the bases, and planned memory so
             // that only values that are dead, or read at the same elements before, are overwritten.
@@ -98,21 +128,25 @@ impl Step {
             Self::Dot(step) => unsafe { dot::run(step, bases, parallel) },
             // SAFETY: as above; neither is that of a copy.
             Self::Copy(step) => unsafe { copy::run(step, bases, parallel) },
-            Self::Kernel(step) => return run_kernel(step, bases, arena, pool),
+            Self::Kernel(step) => return run_kernel(step, frame),
+            Self::Control(_) | Self::Collective(_) => {}
         }
         Ok(())
     }
 }
 
-fn run_kernel(step: &KernelStep, bases: &[*mut u8], arena: *mut u8, pool: &Arc<Pool>) -> Result<()> {
-    let at = |location: &Location| bases[location.base as usize].wrapping_add(location.offset);
+fn run_kernel(step: &KernelStep, frame: &Frame<'_>) -> Result<()> {
+    // The operand in whose memory the result is, if the plan and the arguments of this run made it so.
+    let in_place = kernels::in_place(&step.op)
+        .filter(|&operand| frame.at(step.operands[operand].1) == frame.at(step.results[0].1));
     let operands: SmallVec<[Operand<'_>; 4]> = step
         .operands
         .iter()
-        .map(|(ty, location)| {
+        .enumerate()
+        .map(|(index, (ty, location))| {
+            let bytes = if in_place == Some(index) { 0 } else { ty.bytes().unwrap_or(0) };
             // SAFETY: the location holds a dense value of this type, which no one writes during the step.
-            let bytes = unsafe { std::slice::from_raw_parts(at(location), ty.bytes().unwrap_or(0)) };
-            Operand { ty, bytes }
+            Operand { ty, bytes: unsafe { std::slice::from_raw_parts(frame.at(*location), bytes) } }
         })
         .collect();
     let mut results: SmallVec<[Target<'_>; 1]> = step
@@ -120,34 +154,50 @@ fn run_kernel(step: &KernelStep, bases: &[*mut u8], arena: *mut u8, pool: &Arc<P
         .iter()
         .map(|(ty, location)| {
             // SAFETY: the location is this result's own memory.
-            let bytes = unsafe { std::slice::from_raw_parts_mut(at(location), ty.bytes().unwrap_or(0)) };
+            let bytes = unsafe { std::slice::from_raw_parts_mut(frame.at(*location), ty.bytes().unwrap_or(0)) };
             Target { ty, bytes }
         })
         .collect();
     let (offset, bytes) = step.scratch;
     // SAFETY: the compiler planned these bytes, on an aligned offset, for this step alone.
-    let piece = unsafe { Piece::new(arena.wrapping_add(offset), bytes) };
-    kernels::run(&step.op, &operands, &mut results, Memory::new(pool, &piece))
+    let piece = unsafe { Piece::new(frame.arena.at().wrapping_add(offset), bytes) };
+    kernels::run(&step.op, &operands, &mut results, Memory::new(frame.pool, &piece))
 }
 
-/// The concrete buffer behind an argument.
-fn host_buffer(buffer: &Arc<dyn Buffer>) -> Option<&HostBuffer> {
-    let any: &dyn Any = &**buffer;
-    any.downcast_ref()
+/// One device's part in a run.
+pub(super) struct Call<'a> {
+    /// Its number among those that run the program.
+    pub replica: u32,
+    /// Its memory.
+    pub pool: &'a Arc<Pool>,
+    pub arguments: &'a mut dyn Arguments,
 }
 
-/// The block of a donated argument, if the run may write to it.
-fn donated(argument: &Argument) -> Option<&Arc<Block>> {
-    let Argument::Donated(buffer) = argument else { return None };
-    let block = host_buffer(buffer)?.block();
-    let sole = Arc::strong_count(buffer) == 1 && Arc::strong_count(block) == 1;
-    // What earlier holders read, on whatever thread, they read before they let go.
-    std::sync::atomic::fence(std::sync::atomic::Ordering::Acquire);
-    sole.then_some(block)
+/// One device's values during a run.
+pub(super) struct Frame<'a> {
+    pub replica: u32,
+    pub pool: &'a Arc<Pool>,
+    bases: SmallVec<[*mut u8; 32]>,
+    arena: Block,
+    /// Memory of the computed results. Those that may take that of a free argument get theirs once all checks are known.
+    slots: SmallVec<[Option<Held>; 8]>,
+    /// Results that no step computes, ready from the start.
+    given: SmallVec<[Option<Held>; 8]>,
+    checks: Vec<i32>,
 }
 
-/// A scalar argument on an aligned address.
-type Cell = [u64; 1];
+impl Frame<'_> {
+    /// Where a value is.
+    pub fn at(&self, location: Location) -> *mut u8 {
+        self.bases[location.base as usize].wrapping_add(location.offset)
+    }
+}
+
+/// What a run gives one device.
+pub(super) struct Given {
+    pub results: SmallVec<[Held; 8]>,
+    pub checks: Vec<i32>,
+}
 
 impl Program {
     /// Estimated nanoseconds on one thread.
@@ -157,142 +207,128 @@ impl Program {
 
     /// Whether a run should use the thread pool.
     pub fn is_parallel(&self) -> bool {
-        self.steps.iter().any(|step| step.nanoseconds() > PARALLEL_NANOSECONDS)
+        self.steps.iter().any(Step::is_parallel)
     }
 
-    /// Runs the program with the memory of `pool`, in the current thread pool if `threads`.
-    pub fn run(&self, pool: &Arc<Pool>, arguments: &mut [Argument], threads: bool) -> Result<Outcome> {
-        if arguments.len() != self.parameters.len() {
-            let message = format!("requires {} arguments, got {}", self.parameters.len(), arguments.len());
+    /// Runs the program for these devices together, in the current thread pool if `threads`.
+    ///
+    /// Fails before an argument from outside is written to.
+    pub fn run(&self, calls: &mut [Call<'_>], threads: bool) -> Result<SmallVec<[Given; 1]>> {
+        let frames: Result<_> = calls.iter_mut().map(|call| self.enter(call)).collect();
+        let mut frames: SmallVec<[Frame<'_>; 1]> = frames?;
+        let (before, after) = self.steps.split_at(self.check_end.unwrap_or(0));
+        before.iter().try_for_each(|step| step.run(&frames, threads))?;
+        for (frame, call) in frames.iter_mut().zip(&*calls) {
+            self.settle(frame, call)?;
+        }
+        after.iter().try_for_each(|step| step.run(&frames, threads))?;
+        frames.into_iter().zip(calls).map(|(frame, call)| self.leave(frame, call)).collect()
+    }
+
+    fn enter<'a>(&self, call: &mut Call<'a>) -> Result<Frame<'a>> {
+        let (pool, arguments) = (call.pool, &mut *call.arguments);
+        if arguments.count() != self.parameters.len() {
+            let message = format!("requires {} arguments, got {}", self.parameters.len(), arguments.count());
             return Err(Error::new(ErrorKind::Internal, "a program", message));
         }
-        let scalars: SmallVec<[Cell; 8]> = arguments.iter().map(scalar_cell).collect();
-        let mut bases: SmallVec<[*mut u8; 32]> = SmallVec::with_capacity(FIRST_ARGUMENT as usize + arguments.len());
         let arena = pool.allocate(self.arena_bytes)?;
+        let mut bases: SmallVec<[*mut u8; 32]> =
+            SmallVec::with_capacity(FIRST_ARGUMENT as usize + self.parameters.len() + self.slots.len());
         bases.extend([std::ptr::null_mut(), std::ptr::null_mut(), arena.at(), self.constants.at().cast_mut()]);
         debug_assert_eq!(bases.len(), FIRST_ARGUMENT as usize);
-        for (index, (argument, ty)) in arguments.iter().zip(&self.parameters).enumerate() {
-            bases.push(argument_address(index, argument, ty, &scalars[index])?);
+        for (index, ty) in self.parameters.iter().enumerate() {
+            bases.push(arguments.address(index, ty)?);
         }
-        let first_result = bases.len();
-        // Results that may take the memory of a donated argument get theirs once all checks are known.
-        let mut blocks: SmallVec<[Option<Arc<Block>>; 8]> = SmallVec::with_capacity(self.slots.len());
+        let mut slots: SmallVec<[Option<Held>; 8]> = SmallVec::with_capacity(self.slots.len());
         for slot in &self.slots {
-            let donor = slot.donor.is_some_and(|donor| donated(&arguments[donor]).is_some());
-            let block = if donor { None } else { Some(Arc::new(pool.allocate(slot.bytes)?)) };
-            bases.push(block.as_ref().map_or(std::ptr::null_mut(), |block| block.at()));
-            blocks.push(block);
+            let waits = slot.donor.is_some_and(|donor| arguments.is_free(donor));
+            let held = if waits { None } else { Some(Held::Block(Arc::new(pool.allocate(slot.bytes)?))) };
+            bases.push(held.as_ref().map_or(std::ptr::null_mut(), Held::at));
+            slots.push(held);
         }
-        let check_end = self.check_end.unwrap_or(0);
-        for step in &self.steps[..check_end] {
-            step.run(&bases, arena.at(), pool, threads)?;
+        let mut given: SmallVec<[Option<Held>; 8]> = SmallVec::with_capacity(self.results.len());
+        for (ty, source) in &self.results {
+            given.push(match *source {
+                Source::Slot(_) => None,
+                Source::Constant(offset) => Some(copy_of(pool, bases[CONSTANTS as usize].wrapping_add(offset), ty)?),
+                Source::Argument(index) => match arguments.share(index) {
+                    Some(held) => Some(held),
+                    None => Some(copy_of(pool, bases[FIRST_ARGUMENT as usize + index], ty)?),
+                },
+            });
         }
-        let checks: Vec<i32> = self
-            .checks
-            .iter()
-            // SAFETY: a check is a scalar i32 in memory, computed by now.
-            .map(|at| unsafe { bases[at.base as usize].wrapping_add(at.offset).cast::<i32>().read_unaligned() })
-            .collect();
-        let passed = checks.iter().all(|&check| check < 0);
+        Ok(Frame { replica: call.replica, pool, bases, arena, slots, given, checks: Vec::new() })
+    }
+
+    /// Reads the checks, and gives memory to the results that had to wait for them.
+    fn settle(&self, frame: &mut Frame<'_>, call: &Call<'_>) -> Result<()> {
+        // SAFETY: a check is a scalar i32 in memory, computed by now.
+        let read = |at: &Location| unsafe { frame.at(*at).cast::<i32>().read_unaligned() };
+        frame.checks = self.checks.iter().map(read).collect();
+        let passed = frame.checks.iter().all(|&check| check < 0);
         for (index, slot) in self.slots.iter().enumerate() {
-            if blocks[index].is_none() {
-                let donor = slot.donor.filter(|_| passed).and_then(|donor| donated(&arguments[donor]));
-                match donor {
-                    Some(block) => bases[first_result + index] = block.at(),
-                    None => {
-                        let block = Arc::new(pool.allocate(slot.bytes)?);
-                        bases[first_result + index] = block.at();
-                        blocks[index] = Some(block);
-                    }
+            if frame.slots[index].is_some() {
+                continue;
+            }
+            let donor = slot.donor.filter(|&donor| passed && call.arguments.is_free(donor));
+            frame.bases[FIRST_ARGUMENT as usize + self.parameters.len() + index] = match donor {
+                Some(donor) => frame.bases[FIRST_ARGUMENT as usize + donor],
+                None => {
+                    let block = Arc::new(frame.pool.allocate(slot.bytes)?);
+                    let at = block.at();
+                    frame.slots[index] = Some(Held::Block(block));
+                    at
                 }
+            };
+        }
+        Ok(())
+    }
+
+    fn leave(&self, mut frame: Frame<'_>, call: &mut Call<'_>) -> Result<Given> {
+        for (held, slot) in frame.slots.iter_mut().zip(&self.slots) {
+            if let (None, Some(donor)) = (&held, slot.donor) {
+                *held = call.arguments.take(donor);
             }
         }
-        for step in &self.steps[check_end..] {
-            step.run(&bases, arena.at(), pool, threads)?;
-        }
-        for (block, slot) in blocks.iter_mut().zip(&self.slots) {
-            if let (None, Some(donor)) = (&block, slot.donor) {
-                *block = take(&mut arguments[donor]);
-            }
-        }
-        let results = self
-            .results
-            .iter()
-            .map(|(ty, source)| {
-                let block = match source {
-                    Source::Slot(slot) => blocks[*slot].clone(),
-                    Source::Argument(index) => argument_block(&arguments[*index]),
-                    Source::Constant(_) => None,
-                };
-                let block = match block {
-                    Some(block) => block,
-                    None => {
-                        let from = match source {
-                            Source::Constant(offset) => bases[CONSTANTS as usize].wrapping_add(*offset),
-                            Source::Argument(index) => bases[FIRST_ARGUMENT as usize + index],
-                            Source::Slot(slot) => bases[first_result + slot],
-                        };
-                        copy_of(pool, from, ty)?
+        let mut results = SmallVec::with_capacity(self.results.len());
+        let mut places: SmallVec<[*mut u8; 8]> = SmallVec::new();
+        for ((ty, source), given) in self.results.iter().zip(frame.given) {
+            results.push(match (given, source) {
+                (Some(held), _) => held,
+                (None, Source::Slot(slot)) => match &frame.slots[*slot] {
+                    Some(Held::Block(block)) => Held::Block(block.clone()),
+                    // Two results may be one value, but a place is one result's.
+                    Some(Held::Place(at)) if places.contains(at) => copy_of(frame.pool, *at, ty)?,
+                    Some(Held::Place(at)) => {
+                        places.push(*at);
+                        Held::Place(*at)
                     }
-                };
-                Ok(Arc::new(HostBuffer::new(ty.clone(), block)) as Arc<dyn Buffer>)
-            })
-            .collect::<Result<Vec<_>>>()?;
-        Ok(Outcome { results, checks })
+                    None => return Err(missing()),
+                },
+                (None, _) => return Err(missing()),
+            });
+        }
+        Ok(Given { results, checks: frame.checks })
+    }
+
+    /// What a run gave, as the interface of backends has it.
+    pub fn outcome(&self, given: Given) -> Result<Outcome> {
+        let buffer = |(held, (ty, _)): (Held, &(Type, Source))| match held {
+            Held::Block(block) => Ok(Arc::new(HostBuffer::new(ty.clone(), block)) as Arc<dyn Buffer>),
+            Held::Place(_) => Err(missing()),
+        };
+        let results = given.results.into_iter().zip(&self.results).map(buffer).collect::<Result<_>>()?;
+        Ok(Outcome { results, checks: given.checks })
     }
 }
 
-fn copy_of(pool: &Arc<Pool>, from: *const u8, ty: &Type) -> Result<Arc<Block>> {
-    let block = pool.allocate(super::buffer::bytes_of(ty)?)?;
-    // SAFETY: a constant or scalar argument of this type is at `from`; the block is new.
+fn missing() -> Error {
+    Error::new(ErrorKind::Internal, "a program", "has a result that nothing computes")
+}
+
+fn copy_of(pool: &Arc<Pool>, from: *const u8, ty: &Type) -> Result<Held> {
+    let block = pool.allocate(bytes_of(ty)?)?;
+    // SAFETY: a value of this type is at `from`; the block is new.
     unsafe { std::ptr::copy_nonoverlapping(from, block.at(), block.bytes()) };
-    Ok(Arc::new(block))
-}
-
-fn scalar_cell(argument: &Argument) -> Cell {
-    let mut cell = [0u64];
-    if let Argument::Scalar(bytes) = argument {
-        let bytes = bytes.as_slice();
-        bytemuck::bytes_of_mut(&mut cell)[..bytes.len()].copy_from_slice(bytes);
-    }
-    cell
-}
-
-/// Where an argument's elements are. It is written to only after `donated` agreed.
-fn argument_address(index: usize, argument: &Argument, ty: &Type, cell: &Cell) -> Result<*mut u8> {
-    let wrong = |got: &dyn std::fmt::Display| {
-        let message = format!("requires {ty} as argument {index}, got {got}");
-        Error::new(ErrorKind::Internal, "a program", message)
-    };
-    match argument {
-        Argument::Shared(buffer) | Argument::Donated(buffer) => match host_buffer(buffer) {
-            Some(host) if buffer.ty() == ty => Ok(host.block().at()),
-            Some(_) => Err(wrong(buffer.ty())),
-            None => Err(wrong(&"a buffer of another backend")),
-        },
-        Argument::Scalar(bytes) => {
-            let same = ty.bytes() == Some(bytes.as_slice().len());
-            if same { Ok(cell.as_ptr().cast_mut().cast()) } else { Err(wrong(&"a scalar of another size")) }
-        }
-        Argument::Taken => Err(wrong(&"what an earlier run took")),
-    }
-}
-
-/// The block that a result shares with an argument.
-fn argument_block(argument: &Argument) -> Option<Arc<Block>> {
-    match argument {
-        Argument::Shared(buffer) | Argument::Donated(buffer) => host_buffer(buffer).map(|host| host.block().clone()),
-        Argument::Scalar(_) | Argument::Taken => None,
-    }
-}
-
-/// Takes the block of a donated argument.
-fn take(argument: &mut Argument) -> Option<Arc<Block>> {
-    match std::mem::replace(argument, Argument::Taken) {
-        Argument::Donated(buffer) => host_buffer(&buffer).map(|host| host.block().clone()),
-        other => {
-            *argument = other;
-            None
-        }
-    }
+    Ok(Held::Block(Arc::new(block)))
 }

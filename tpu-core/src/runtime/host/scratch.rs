@@ -26,7 +26,6 @@ unsafe impl Sync for Piece {}
 
 impl Piece {
     /// No memory.
-    #[cfg(test)]
     pub const fn none() -> Self {
         Self { at: std::ptr::null_mut(), bytes: 0, used: AtomicUsize::new(0) }
     }

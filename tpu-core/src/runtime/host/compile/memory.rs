@@ -26,6 +26,8 @@ pub(super) struct Use {
     pub scratch: usize,
     /// Pairs (written, read) that may share memory.
     pub in_place: Vec<(Value, Value)>,
+    /// Whether the step copies what it does not find in place.
+    pub copies: bool,
     /// Whether the step may fail while running.
     pub fallible: bool,
 }
@@ -66,6 +68,8 @@ pub(super) struct Request<'a> {
     pub checks: &'a [Value],
     /// The last step that a check depends on, if there are checks.
     pub last_check: Option<usize>,
+    /// Whether arguments have to be as they were when a step fails.
+    pub careful: bool,
 }
 
 /// Memory of one temporary, or of several that take it over from one another.
@@ -147,6 +151,8 @@ pub(super) fn plan(request: &Request<'_>) -> Result<Plan> {
         plan.slot_of.insert(value, slot);
         plan.locations.insert(value, Location { base: first_result + slot as u32, offset: 0 });
     }
+    let leading = leading_to(request, &last, &plan.slot_of);
+    let mut begun = vec![false; plan.slots.len()];
     let mut donors = Donors::new(request, &last);
     let mut blocks: Vec<Block> = Vec::new();
     let mut block_of: HashMap<Value, usize> = HashMap::new();
@@ -157,8 +163,11 @@ pub(super) fn plan(request: &Request<'_>) -> Result<Plan> {
     };
     for (step, uses) in request.steps.iter().enumerate() {
         for &value in &uses.writes {
-            if let Some(&slot) = plan.slot_of.get(&value) {
-                plan.slots[slot].donor = donors.find(step, value, uses, request);
+            if let Some(&slot) = plan.slot_of.get(&value).or(leading.get(&value)) {
+                if !std::mem::replace(&mut begun[slot], true) {
+                    plan.slots[slot].donor = donors.find(step, value, uses, request);
+                }
+                plan.locations.insert(value, Location { base: first_result + slot as u32, offset: 0 });
                 continue;
             }
             let bytes = (request.bytes)(value);
@@ -188,6 +197,27 @@ pub(super) fn plan(request: &Request<'_>) -> Result<Plan> {
     Ok(plan)
 }
 
+/// Temporaries that are in the memory of a result from the start, since the steps from there to the result would copy them
+/// into it, one after the other.
+fn leading_to(
+    request: &Request<'_>,
+    last: &HashMap<Value, usize>,
+    slot_of: &HashMap<Value, usize>,
+) -> HashMap<Value, usize> {
+    let mut leading: HashMap<Value, usize> = HashMap::new();
+    for (step, uses) in request.steps.iter().enumerate().rev().filter(|(_, uses)| uses.copies) {
+        for &(written, read) in &uses.in_place {
+            let Some(&slot) = slot_of.get(&written).or(leading.get(&written)) else { continue };
+            let temporary = !slot_of.contains_key(&read) && !request.arguments.contains_key(&read);
+            let same_size = (request.bytes)(read) == (request.bytes)(written);
+            if temporary && same_size && last.get(&read) == Some(&step) {
+                leading.insert(read, slot);
+            }
+        }
+    }
+    leading
+}
+
 /// Arguments that results may take the memory of.
 struct Donors {
     /// Argument, bytes and last use; arguments that are not used are free from the start.
@@ -205,7 +235,7 @@ impl Donors {
             .map(|(&value, &index)| (value, index, (request.bytes)(value), last.get(&value).copied()))
             .collect();
         all.sort_by_key(|donor| donor.1);
-        let fallible = request.steps.iter().rposition(|step| step.fallible);
+        let fallible = request.steps.iter().rposition(|step| step.fallible && request.careful);
         Self { all, after: fallible.max(request.last_check) }
     }
 

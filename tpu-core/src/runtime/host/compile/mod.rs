@@ -12,15 +12,16 @@ mod simplify;
 mod view;
 
 use super::buffer::bytes_of;
+use super::control::{Control, ControlStep};
 use super::copy::StridedCopy;
 use super::kernels;
 use super::pool::Aligned;
-use super::program::{KernelStep, Program, Source, Step};
+use super::program::{KernelStep, Located, Program, Source, Step};
 use super::row::isa::Isa;
 use super::row::program::{FIRST_BUFFER, FRAME, SCRATCH};
-use crate::ir::{Graph, NodeId, Op, Type, Value};
+use crate::ir::{BlockId, Graph, NodeId, Op, Type, Value};
 use crate::runtime::{CompileOptions, KernelInfo};
-use crate::{Error, ErrorKind, Result};
+use crate::{Error, ErrorKind, Result, bail};
 use constants::Constants;
 use fuse::Unit;
 use lower::{Context, Lowered, Memory};
@@ -36,30 +37,31 @@ enum Draft {
     Dot(Box<super::dot::Dot>, [Memory; 2], Value),
     Copy(StridedCopy, Memory, Value),
     Kernel(NodeId, SmallVec<[Memory; 4]>),
+    Control(NodeId, SmallVec<[Memory; 4]>, Control),
 }
 
-/// Errors with `Unsupported` when the host does not have an op.
+/// Errors with `Unsupported` when the host does not have an op: all that it has not are other people's functions.
 pub(super) fn supports(op: &Op) -> Result<()> {
     match op {
-        // Inlined.
-        Op::Parameter { .. } | Op::Composite { .. } => Ok(()),
-        op => kernels::supports(op),
+        Op::CustomCall(call) => bail!(Unsupported, op.name(), "of {} is not supported on host", call.target),
+        _ => Ok(()),
     }
 }
 
 /// Compiles a program that `verify` accepts.
 pub(super) fn compile(source: &Graph, options: CompileOptions, isa: Isa) -> Result<Program> {
-    let simplified = simplify::simplify(source)?;
+    program(source, options, isa, false)
+}
+
+/// A program from outside, or that of a block. Blocks nest at most 64 deep, so this recursion ends soon.
+fn program(source: &Graph, options: CompileOptions, isa: Isa, inside: bool) -> Result<Program> {
+    let simplified = simplify::simplify(source);
     let graph = &simplified.graph;
     let kinds: Vec<Kind> = (0..graph.nodes.len()).map(|id| rules::classify(graph, NodeId(id as u32))).collect();
-    for (node, kind) in graph.nodes.iter().zip(&kinds) {
-        if *kind == Kind::Kernel {
-            kernels::supports(&node.op)?;
-        }
-    }
+    graph.nodes.iter().try_for_each(|node| supports(&node.op))?;
     let fusion = fuse::fuse(graph, &kinds);
     let context = Context { graph, fusion: &fusion, kinds: &kinds, isa, strict_rounding: options.strict_rounding };
-    let mut compiler = Compiler { context: &context, constants: Constants::default() };
+    let mut compiler = Compiler { context: &context, constants: Constants::default(), source, inside };
     let readers = compiler.readers();
     let drafts: Vec<Draft> = fusion
         .units
@@ -84,6 +86,10 @@ fn is_needed(readers: &HashMap<Value, Readers>, value: Value, unit: usize) -> bo
 struct Compiler<'a> {
     context: &'a Context<'a>,
     constants: Constants,
+    /// What has the blocks.
+    source: &'a Graph,
+    /// Whether the program is that of a block.
+    inside: bool,
 }
 
 impl Compiler<'_> {
@@ -136,7 +142,17 @@ impl Compiler<'_> {
             }
             Unit::Kernel(id) => {
                 let operands = self.context.fusion.reads(*id).iter().map(|view| self.root(view)).collect();
-                Draft::Kernel(*id, operands)
+                match &graph[*id].op {
+                    Op::While { cond, body } => {
+                        let (cond, body) = (self.block(*cond)?, self.block(*body)?);
+                        Draft::Control(*id, operands, Control::While { cond, body })
+                    }
+                    Op::Case { branches } => {
+                        let branches = branches.iter().map(|&branch| self.block(branch)).collect::<Result<_>>()?;
+                        Draft::Control(*id, operands, Control::Case { branches })
+                    }
+                    _ => Draft::Kernel(*id, operands),
+                }
             }
             Unit::Copy(value, view) if matches!(view.root, Root::Iota(_)) => {
                 Draft::Rows(Box::new(lower::lower_view(self.context, &mut self.constants, *value, view)))
@@ -154,6 +170,12 @@ impl Compiler<'_> {
                 Draft::Copy(copy, self.root(view), *value)
             }
         })
+    }
+
+    /// A block as a program.
+    fn block(&self, block: BlockId) -> Result<Program> {
+        let options = CompileOptions { strict_rounding: self.context.strict_rounding };
+        program(&self.source.program_of(block), options, self.context.isa, true)
     }
 
     fn root(&mut self, view: &View) -> Memory {
@@ -200,6 +222,7 @@ impl Compiler<'_> {
             kept: &kept,
             checks: &checks,
             last_check,
+            careful: !self.inside,
         })?;
         let constants = &self.constants;
         let at = |memory: Memory| locate(&plan, memory);
@@ -227,9 +250,15 @@ impl Compiler<'_> {
         let flops = drafts.iter().map(|draft| match draft {
             Draft::Dot(dot, ..) => dot.flops(),
             Draft::Rows(lowered) => (lowered.program.rows * lowered.program.cols) as f64,
-            _ => 0.0,
+            Draft::Control(_, _, control) => control.programs().map(|program| program.flops).sum(),
+            Draft::Copy(..) | Draft::Kernel(..) => 0.0,
         });
         let flops = flops.sum();
+        let inner = drafts.iter().map(|draft| match draft {
+            Draft::Control(_, _, control) => control.programs().map(|program| program.peak_bytes).max().unwrap_or(0),
+            _ => 0,
+        });
+        let inner = inner.max().unwrap_or(0);
         let moved = uses.iter().flat_map(|uses| uses.reads.iter().chain(&uses.writes)).map(|&v| bytes(v) as f64).sum();
         let steps: Vec<Step> = drafts
             .into_iter()
@@ -248,7 +277,7 @@ impl Compiler<'_> {
             kernels,
             flops,
             bytes: moved,
-            peak_bytes: plan.peak_bytes,
+            peak_bytes: plan.peak_bytes.saturating_add(inner),
         })
     }
 }
@@ -281,7 +310,8 @@ fn planned_bytes(graph: &Graph, id: NodeId) -> usize {
 
 /// What a unit does with memory.
 fn uses(graph: &Graph, draft: &Draft) -> Use {
-    let simple = |reads, writes, fallible| Use { reads, writes, scratch: 0, in_place: Vec::new(), fallible };
+    let simple =
+        |reads, writes, fallible| Use { reads, writes, scratch: 0, in_place: Vec::new(), copies: false, fallible };
     match draft {
         Draft::Rows(lowered) => {
             let mut reads = values(&lowered.buffers);
@@ -291,21 +321,45 @@ fn uses(graph: &Graph, draft: &Draft) -> Use {
                 writes: lowered.outputs.clone(),
                 scratch: lowered.program.scratch_bytes,
                 in_place: lowered.in_place.clone(),
+                copies: false,
                 fallible: false,
             }
         }
         Draft::Dot(_, operands, out) => simple(values(operands), vec![*out], false),
         Draft::Copy(_, source, out) => simple(values(&[*source]), vec![*out], false),
         Draft::Kernel(id, operands) => {
-            let results = 0..graph[*id].types.len() as u32;
-            let node = &graph[*id];
-            let fallible = kernels::can_fail(&node.op);
-            let mut uses =
-                simple(values(operands), results.map(|result| Value { node: *id, result }).collect(), fallible);
-            uses.scratch = planned_bytes(graph, *id);
-            uses
+            let op = &graph[*id].op;
+            let in_place = kernels::in_place(op).into_iter().map(|operand| (0, operand));
+            Use {
+                scratch: planned_bytes(graph, *id),
+                in_place: takes_over(*id, operands, in_place),
+                copies: true,
+                ..simple(values(operands), results(graph, *id), kernels::can_fail(op))
+            }
+        }
+        Draft::Control(id, operands, control) => {
+            // A loop's values start where its results are.
+            let values_of_loop = if let Control::While { .. } = control { operands.len() } else { 0 };
+            let in_place = (0..values_of_loop).map(|at| (at as u32, at));
+            let in_place = takes_over(*id, operands, in_place);
+            Use { in_place, copies: true, ..simple(values(operands), results(graph, *id), true) }
         }
     }
+}
+
+fn results(graph: &Graph, node: NodeId) -> Vec<Value> {
+    (0..graph[node].types.len() as u32).map(|result| Value { node, result }).collect()
+}
+
+/// The pairs of result and operand that may share memory: those whose operand is no other operand as well.
+fn takes_over(node: NodeId, operands: &[Memory], pairs: impl Iterator<Item = (u32, usize)>) -> Vec<(Value, Value)> {
+    let pair = |(result, operand): (u32, usize)| match operands[operand] {
+        Memory::Value(read) if operands.iter().filter(|&&other| other == Memory::Value(read)).count() == 1 => {
+            Some((Value { node, result }, read))
+        }
+        _ => None,
+    };
+    pairs.filter_map(pair).collect()
 }
 
 /// The step of a unit, with all places known.
@@ -338,21 +392,32 @@ fn place(graph: &Graph, draft: Draft, scratch: usize, at: &dyn Fn(Memory) -> Loc
             Step::Copy(copy)
         }
         Draft::Kernel(id, operands) => {
-            let node = &graph[id];
-            let types = node.operands.iter().map(|&v| graph.ty(v).clone());
-            let results = node
-                .types
-                .iter()
-                .enumerate()
-                .map(|(result, ty)| (ty.clone(), at(Memory::Value(Value { node: id, result: result as u32 }))));
-            Step::Kernel(Box::new(KernelStep {
-                op: node.op.clone(),
-                operands: types.zip(operands.iter().map(|&memory| at(memory))).collect(),
-                results: results.collect(),
-                scratch: (scratch, planned_bytes(graph, id)),
-            }))
+            let (operands, results) = located(graph, id, &operands, at);
+            let scratch = (scratch, planned_bytes(graph, id));
+            let step = Box::new(KernelStep { op: graph[id].op.clone(), operands, results, scratch });
+            match step.op {
+                Op::AllReduce { .. }
+                | Op::AllGather { .. }
+                | Op::ReduceScatter { .. }
+                | Op::AllToAll { .. }
+                | Op::CollectivePermute { .. }
+                | Op::ReplicaId
+                | Op::PartitionId => Step::Collective(step),
+                _ => Step::Kernel(step),
+            }
+        }
+        Draft::Control(id, operands, control) => {
+            let (operands, results) = located(graph, id, &operands, at);
+            Step::Control(Box::new(ControlStep { control, operands, results }))
         }
     }
+}
+
+/// Types and places of a node's operands and results.
+fn located(graph: &Graph, id: NodeId, operands: &[Memory], at: &dyn Fn(Memory) -> Location) -> (Located, Located) {
+    let types = graph[id].operands.iter().map(|&v| graph.ty(v).clone());
+    let results = results(graph, id).into_iter().map(|value| (graph.ty(value).clone(), at(Memory::Value(value))));
+    (types.zip(operands.iter().map(|&memory| at(memory))).collect(), results.collect())
 }
 
 fn info(graph: &Graph, draft: &Draft, uses: &Use) -> KernelInfo {
@@ -362,6 +427,10 @@ fn info(graph: &Graph, draft: &Draft, uses: &Use) -> KernelInfo {
         Draft::Dot(_, _, out) => ("dot_general".to_owned(), vec![name(out.node)]),
         Draft::Copy(_, _, out) => ("copy".to_owned(), vec![name(out.node)]),
         Draft::Kernel(id, _) => (name(*id), vec![name(*id)]),
+        Draft::Control(id, _, control) => {
+            let inner = control.programs().flat_map(|program| &program.kernels).flat_map(|kernel| kernel.ops.clone());
+            (name(*id), std::iter::once(name(*id)).chain(inner).collect())
+        }
     };
     KernelInfo { kind, ops, reads: uses.reads.len(), writes: uses.writes.len() }
 }

@@ -16,14 +16,14 @@
 //! | a barrier's results are its operands, once nothing is merged any more | fusion, as a view |
 
 use crate::ir::{Block, BlockId, Check, DotDims, Graph, Node, NodeId, Op, Type, Value};
-use crate::{DType, Literal, Result, Shape, ensure};
+use crate::{DType, Literal, Shape};
 use smallvec::{SmallVec, smallvec};
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 /// What becomes of a program.
 pub(super) struct Simplified {
-    /// One block; operands come first.
+    /// One block; operands come first. Blocks of loops and branches are those of the source, by its numbers.
     pub graph: Graph,
 }
 
@@ -37,17 +37,17 @@ struct Builder<'a> {
 }
 
 /// Inlines, rewrites and merges.
-pub(super) fn simplify(source: &Graph) -> Result<Simplified> {
+pub(super) fn simplify(source: &Graph) -> Simplified {
     let mut builder = Builder {
         source,
         graph: Graph::new(),
         values: vec![SmallVec::new(); source.nodes.len()],
         known: HashMap::with_capacity(source.nodes.len()),
     };
-    builder.program()?;
+    builder.program();
     let mut graph = builder.graph;
     drop_dead(&mut graph);
-    Ok(Simplified { graph })
+    Simplified { graph }
 }
 
 /// A block being copied.
@@ -59,7 +59,7 @@ struct Frame {
 }
 
 impl Builder<'_> {
-    fn program(&mut self) -> Result<()> {
+    fn program(&mut self) {
         let source = self.source;
         let main = source.main();
         for &parameter in &source[main].parameters {
@@ -91,7 +91,7 @@ impl Builder<'_> {
                 }
                 op => {
                     let operands: SmallVec<[Value; 3]> = node.operands.iter().map(|&v| self.value(v)).collect();
-                    self.values[id.0 as usize] = self.add(op, operands, &node.types)?;
+                    self.values[id.0 as usize] = self.add(op, operands, &node.types);
                 }
             }
         }
@@ -102,7 +102,6 @@ impl Builder<'_> {
             Check { value, guards: value.node }
         });
         self.graph.checks = checks.collect();
-        Ok(())
     }
 
     fn value(&self, old: Value) -> Value {
@@ -110,9 +109,8 @@ impl Builder<'_> {
     }
 
     /// Adds a node, or finds what it is equal to.
-    fn add(&mut self, op: &Op, operands: SmallVec<[Value; 3]>, types: &[Type]) -> Result<SmallVec<[Value; 1]>> {
-        ensure!(op.blocks().is_empty(), Unsupported, op.name(), "is not supported on host yet");
-        Ok(match op {
+    fn add(&mut self, op: &Op, operands: SmallVec<[Value; 3]>, types: &[Type]) -> SmallVec<[Value; 1]> {
+        match op {
             Op::Convert(_) | Op::Reshape(_) | Op::Transpose(_) | Op::BroadcastInDim { .. } | Op::Slice { .. } => {
                 smallvec![self.identity(op, operands[0], &types[0])]
             }
@@ -122,7 +120,7 @@ impl Builder<'_> {
                 let node = self.merge(op.clone(), operands, SmallVec::from(types));
                 (0..types.len() as u32).map(|result| Value { node, result }).collect()
             }
-        })
+        }
     }
 
     /// Movement that moves nothing is its operand.

@@ -101,8 +101,10 @@ fn results<'a, 'b, const N: usize>(op: &Op, list: &'b mut [Target<'a>]) -> Resul
     list.try_into().map_err(|_| Error::new(ErrorKind::Internal, op.name(), message))
 }
 
-/// Whether [`run`] has a kernel for `op`. Errors with [`ErrorKind::Unsupported`] by the op's name.
-pub(crate) fn supports(op: &Op) -> Result<()> {
+/// Whether [`run`] has a kernel for `op`. The others are the executor's: it binds parameters, inlines composites, enters
+/// blocks, lets devices meet, and knows nobody else's functions.
+#[cfg(test)]
+pub(crate) fn has_kernel(op: &Op) -> bool {
     match op {
         Op::Constant(_)
         | Op::Iota { .. }
@@ -142,8 +144,7 @@ pub(crate) fn supports(op: &Op) -> Result<()> {
         | Op::Qr
         | Op::Eigh
         | Op::Lu
-        | Op::OptimizationBarrier => Ok(()),
-        // Parameters and composites are the executor's: it binds the ones and inlines the others.
+        | Op::OptimizationBarrier => true,
         Op::Parameter { .. }
         | Op::Composite { .. }
         | Op::While { .. }
@@ -155,7 +156,24 @@ pub(crate) fn supports(op: &Op) -> Result<()> {
         | Op::CollectivePermute { .. }
         | Op::ReplicaId
         | Op::PartitionId
-        | Op::CustomCall(_) => bail!(Unsupported, op.name(), "is not supported on host yet"),
+        | Op::CustomCall(_) => false,
+    }
+}
+
+/// The operand in whose memory [`run`] may be asked to leave the result: it is given without bytes then, and its elements are
+/// those of the target.
+pub(crate) fn in_place(op: &Op) -> Option<usize> {
+    matches!(op, Op::DynamicUpdateSlice | Op::Scatter(_)).then_some(0)
+}
+
+/// Estimated nanoseconds for each element of operands and results.
+pub(crate) fn cost(op: &Op, operand: Option<&Type>) -> f64 {
+    let last = || operand.and_then(|ty| ty.shape.sizes().last()).map_or(1.0, |&size| size as f64);
+    match op {
+        Op::Cholesky { .. } | Op::TriangularSolve { .. } | Op::Qr | Op::Lu => last().max(1.0),
+        Op::Eigh => 6.0 * last().max(1.0),
+        Op::Fft { .. } => 30.0,
+        _ => 1.0,
     }
 }
 
@@ -342,6 +360,6 @@ pub(crate) fn run(op: &Op, inputs: &[Operand<'_>], outputs: &mut [Target<'_>], m
         | Op::CollectivePermute { .. }
         | Op::ReplicaId
         | Op::PartitionId
-        | Op::CustomCall(_) => supports(op),
+        | Op::CustomCall(_) => bail!(Internal, op.name(), "has no kernel"),
     }
 }

@@ -135,7 +135,10 @@ pub(super) fn dynamic_slice(op: &Op, inputs: &[Operand<'_>], [y]: &mut [Target<'
 pub(super) fn dynamic_update_slice(op: &Op, inputs: &[Operand<'_>], target: &mut [Target<'_>; 1]) -> Result<()> {
     let [x, update, starts @ ..] = inputs else { bail!(Internal, op.name(), "requires an operand and an update") };
     let start = clamped_start(op, starts, x.sizes(), update.sizes())?;
-    copy(x, target)?;
+    // Else the result is in the operand's memory.
+    if !x.bytes.is_empty() {
+        copy(x, target)?;
+    }
     let [y] = target;
     let mut to = View { sizes: update.sizes().into(), ..View::dense(x.sizes()) };
     to.offset = start.iter().zip(&to.strides).map(|(&s, &stride)| s as isize * stride).sum();

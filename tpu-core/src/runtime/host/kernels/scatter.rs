@@ -19,7 +19,10 @@ pub(super) fn scatter(
     target: &mut [Target<'_>; 1],
     memory: Memory<'_>,
 ) -> Result<()> {
-    movement::copy(x, target)?;
+    // Else the result is in the operand's memory.
+    if !x.bytes.is_empty() {
+        movement::copy(x, target)?;
+    }
     let [y] = target;
     let plan = Plan::new(dims, x, indices, updates, memory)?;
     let dtype = x.ty.dtype;

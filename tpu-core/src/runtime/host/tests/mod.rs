@@ -2,6 +2,7 @@
 
 mod accuracy;
 mod build;
+mod control;
 mod fusion;
 mod memory;
 mod ops;

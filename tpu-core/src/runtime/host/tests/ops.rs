@@ -26,9 +26,15 @@ fn every_sample_agrees_with_the_plain_kernels() {
             assert_eq!(got.expect_err(&name).kind(), ErrorKind::OutOfMemory, "{name}");
             continue;
         }
+        // Of several devices.
+        if let Err(error) = &got
+            && error.kind() == ErrorKind::Value
+        {
+            continue;
+        }
         let (got, _) = got.unwrap_or_else(|error| panic!("{name}: {error}"));
-        if holds_other(&graph, |op| kernels::supports(op).is_ok()) {
-            // A composite, which the plain kernels do not take.
+        if holds_other(&graph, kernels::has_kernel) {
+            // What the executor does itself: composites, loops, branches.
             continue;
         }
         let want = run_plain(&graph, &arguments).unwrap_or_else(|error| panic!("{name}: {error}"));
