@@ -257,10 +257,10 @@ fn replicas_are_as_many_as_the_program_was_compiled_for() {
         assert_eq!((error.kind(), error.to_string().as_str()), (kind, message));
     }
     let alone = host.compile(&graph, CompileOptions::default()).unwrap_err();
-    assert_eq!(alone.to_string(), "all_reduce requires replicas from 0 to 0, got 1");
+    assert_eq!(alone.to_string(), "all_reduce requires replicas from 0 to 0, got 2");
     let executable = compile(3).unwrap();
     let x = Array::scalar(DType::F32, 1f32);
-    let mut row = || vec![Argument::Shared(host.upload(0, x.ty(), x.bytes()).unwrap())];
+    let row = || vec![Argument::Shared(host.upload(0, x.ty(), x.bytes()).unwrap())];
     let message = "a program requires the arguments of 3 replicas, got those of";
     let error = executable.run(0, &mut row()).unwrap_err();
     assert_eq!((error.kind(), error.to_string()), (ErrorKind::Device, format!("{message} 1")));

@@ -19,7 +19,7 @@ pub(super) struct ControlStep {
 
 /// The blocks, each a program of its own.
 pub(super) enum Control {
-    While { cond: Program, body: Program },
+    While { cond: Box<Program>, body: Box<Program> },
     Case { branches: Vec<Program> },
 }
 

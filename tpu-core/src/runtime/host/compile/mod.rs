@@ -144,7 +144,7 @@ impl Compiler<'_> {
                 let operands = self.context.fusion.reads(*id).iter().map(|view| self.root(view)).collect();
                 match &graph[*id].op {
                     Op::While { cond, body } => {
-                        let (cond, body) = (self.block(*cond)?, self.block(*body)?);
+                        let (cond, body) = (Box::new(self.block(*cond)?), Box::new(self.block(*body)?));
                         Draft::Control(*id, operands, Control::While { cond, body })
                     }
                     Op::Case { branches } => {

@@ -41,12 +41,12 @@ fn factorise<T: Solved>(n: usize, lower: bool, x: &[T], factor: &mut [T::In], y:
             let mut sum = read(row, column);
             if column < row {
                 for (&a, &b) in tail.iter().zip(above) {
-                    sum = sum - a * b.conjugate();
+                    sum -= a * b.conjugate();
                 }
                 tail[column] = sum / head[column * n + column];
             } else {
                 for &a in &tail[..column] {
-                    sum = sum - a * a.conjugate();
+                    sum -= a * a.conjugate();
                 }
                 // The diagonal of a Hermitian matrix is real.
                 let pivot = sum.real();
@@ -134,7 +134,7 @@ fn substitute<T: Solved>(n: usize, solve: Solve, a: &[T], b: &[T], x: &mut [T::I
             let factor = at(row, other);
             let values = if other < row { &before[other * count..] } else { &after[(other - row - 1) * count..] };
             for (now, &value) in now.iter_mut().zip(values) {
-                *now = *now - factor * value;
+                *now -= factor * value;
             }
         }
         if !solve.unit_diagonal {
