@@ -1,6 +1,6 @@
 //! Programs and their cache.
 
-use super::stats;
+use super::stats::{self, Made};
 use crate::ir::key::{Extra, Key, Sizes};
 use crate::ir::{Graph, Op, Type};
 use crate::runtime::{Backend, CompileOptions, Executable};
@@ -49,8 +49,13 @@ impl Program {
                 Some(model) => model.resize(&self.graph),
                 None => backend.compile(&self.graph, self.options),
             };
-            stats::compiled(model.is_some(), start.elapsed());
-            tracing::debug!(nodes = self.graph.nodes.len(), resized = model.is_some(), "compiled a program");
+            let how = match &executable {
+                _ if model.is_some() => Made::Resized,
+                Ok(executable) if executable.is_from_cache() => Made::Loaded,
+                _ => Made::Compiled,
+            };
+            stats::made(how, start.elapsed());
+            tracing::debug!(nodes = self.graph.nodes.len(), ?how, "an executable is there");
             executable
         });
         compiled.as_ref().map_err(Clone::clone)

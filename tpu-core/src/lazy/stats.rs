@@ -74,7 +74,9 @@ pub struct Statistics {
     pub compiles: u64,
     /// Programs planned anew for other sizes, without compiling.
     pub resizes: u64,
-    /// Seconds spent in both.
+    /// Programs loaded from a persistent [`Cache`](crate::runtime::Cache), without compiling.
+    pub loads: u64,
+    /// Seconds spent in these three.
     pub compile_seconds: f64,
     /// Programs dropped from the cache.
     pub evictions: u64,
@@ -101,6 +103,7 @@ impl Statistics {
             cache_misses: self.cache_misses - earlier.cache_misses,
             compiles: self.compiles - earlier.compiles,
             resizes: self.resizes - earlier.resizes,
+            loads: self.loads - earlier.loads,
             compile_seconds: self.compile_seconds - earlier.compile_seconds,
             evictions: self.evictions - earlier.evictions,
             partial: self.partial - earlier.partial,
@@ -116,7 +119,11 @@ impl fmt::Display for Statistics {
             write!(f, " {reason:?} {}", self.cuts_by(reason))?;
         }
         write!(f, "; cache: {} hits, {} misses, {} evicted", self.cache_hits, self.cache_misses, self.evictions)?;
-        write!(f, "; {} compiled, {} resized in {:.3} s", self.compiles, self.resizes, self.compile_seconds)
+        write!(f, "; {} compiled, {} resized", self.compiles, self.resizes)?;
+        if self.loads > 0 {
+            write!(f, ", {} loaded", self.loads)?;
+        }
+        write!(f, " in {:.3} s", self.compile_seconds)
     }
 }
 
@@ -128,6 +135,7 @@ struct Counters {
     misses: AtomicU64,
     compiles: AtomicU64,
     resizes: AtomicU64,
+    loads: AtomicU64,
     compile_nanos: AtomicU64,
     evictions: AtomicU64,
     partial: AtomicU64,
@@ -142,6 +150,7 @@ static COUNTERS: Counters = Counters {
     misses: AtomicU64::new(0),
     compiles: AtomicU64::new(0),
     resizes: AtomicU64::new(0),
+    loads: AtomicU64::new(0),
     compile_nanos: AtomicU64::new(0),
     evictions: AtomicU64::new(0),
     partial: AtomicU64::new(0),
@@ -165,6 +174,7 @@ pub fn statistics() -> Statistics {
         cache_misses: c.misses.load(Relaxed),
         compiles: c.compiles.load(Relaxed),
         resizes: c.resizes.load(Relaxed),
+        loads: c.loads.load(Relaxed),
         compile_seconds: c.compile_nanos.load(Relaxed) as f64 * 1e-9,
         evictions: c.evictions.load(Relaxed),
         partial: c.partial.load(Relaxed),
@@ -198,8 +208,21 @@ pub(crate) fn cache_miss(cause: Cause) {
     }
     causes.push(cause);
 }
-pub(crate) fn compiled(resized: bool, took: Duration) {
-    if resized { &COUNTERS.resizes } else { &COUNTERS.compiles }.fetch_add(1, Relaxed);
+/// How an executable came about.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Made {
+    Compiled,
+    Resized,
+    Loaded,
+}
+
+pub(crate) fn made(how: Made, took: Duration) {
+    let counter = match how {
+        Made::Compiled => &COUNTERS.compiles,
+        Made::Resized => &COUNTERS.resizes,
+        Made::Loaded => &COUNTERS.loads,
+    };
+    counter.fetch_add(1, Relaxed);
     COUNTERS.compile_nanos.fetch_add(took.as_nanos() as u64, Relaxed);
 }
 pub(crate) fn evicted() {

@@ -3,10 +3,12 @@
 //! The lazy layer hands a backend a [`Graph`] and gets an [`Executable`]; it calls [`Executable::run`] from the
 //! device's executor, one program at a time, in order. A backend knows nothing of recording, cuts or caches.
 
+mod cache;
 pub mod host;
 mod memory;
 pub mod pjrt;
 
+pub use cache::Cache;
 pub(crate) use memory::LaterRead;
 pub use memory::{HostMemory, Reading};
 
@@ -173,6 +175,11 @@ pub trait Executable: Send + Sync + Debug {
     fn resize(&self, graph: &Graph) -> Result<Arc<dyn Executable>> {
         let _ = graph;
         Err(Error::new(ErrorKind::Internal, "resize", "is not available: the backend compiles each size by itself"))
+    }
+
+    /// Whether it came from a persistent [`Cache`] and was not compiled.
+    fn is_from_cache(&self) -> bool {
+        false
     }
 
     /// What a run is expected to take.

@@ -17,6 +17,7 @@ use std::sync::Arc;
 pub struct PjrtExecutable {
     loaded: Arc<Loaded>,
     signature: Arc<Signature>,
+    from_cache: bool,
 }
 
 impl fmt::Debug for PjrtExecutable {
@@ -53,7 +54,12 @@ impl PjrtExecutable {
             let in_order = devices.iter().copied().eq(0..replicas);
             ensure!(in_order, Execution, "pjrt", "requires devices 0 to {}, got {devices:?}", replicas - 1);
         }
-        Ok(Self { loaded: Arc::new(loaded), signature })
+        Ok(Self { loaded: Arc::new(loaded), signature, from_cache: false })
+    }
+
+    /// The same, known to have been loaded instead of compiled.
+    pub(super) fn marked_as_loaded(self) -> Self {
+        Self { from_cache: true, ..self }
     }
 
     fn client(&self) -> &Arc<Client> {
@@ -213,6 +219,10 @@ impl Executable for PjrtExecutable {
         let outcomes = self.finish(started, inputs)?;
         arguments.iter_mut().for_each(|list| take(list, &taken));
         Ok(outcomes)
+    }
+
+    fn is_from_cache(&self) -> bool {
+        self.from_cache
     }
 
     fn cost(&self) -> Cost {

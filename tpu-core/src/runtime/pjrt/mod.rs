@@ -9,6 +9,8 @@
 //! our errors, `event`, `client`, `buffer` and `loaded` own one kind of object each and free it when dropped.
 //! `unsafe` stands where an object is declared shareable between threads and where a plugin's answer is read.
 //!
+//! Compiled programs can be kept for other processes, see [`Cache`].
+//!
 //! # Which plugin
 //!
 //! 1. The path given to [`Device::pjrt`](crate::Device::pjrt) or [`Pjrt::open`].
@@ -44,6 +46,7 @@ use self::api::Api;
 use self::buffer::PjrtBuffer;
 use self::client::Client;
 use crate::ir::{Graph, Op, Type};
+use crate::runtime::cache::{self, Cache};
 use crate::runtime::{Backend, Buffer, CompileOptions, Executable, HostMemory, MemoryStats};
 use crate::{Error, ErrorKind, Result, ensure};
 use std::fmt;
@@ -64,6 +67,8 @@ pub struct PjrtOptions {
     pub timeout: Option<Duration>,
     /// Options of the plugin's compiler for all programs, see [`ProgramOptions::overrides`].
     pub overrides: Vec<(String, String)>,
+    /// Where compiled programs are kept for other processes; `None`: the [process's default](Cache::default_of_process).
+    pub cache: Option<Cache>,
 }
 
 /// What an event may take where nobody says.
@@ -99,6 +104,8 @@ pub struct Pjrt {
     client: Arc<Client>,
     /// Of every program.
     overrides: Arc<[(String, String)]>,
+    /// With the [identity](Self::identity), which is part of all keys.
+    cache: Option<(Cache, Arc<str>)>,
 }
 
 impl fmt::Debug for Pjrt {
@@ -126,8 +133,13 @@ impl Pjrt {
         }
         refuse_to_search_for_a_tpu(path)?;
         let timeout = options.timeout()?;
+        let cache = match &options.cache {
+            Some(cache) => Some(cache.clone()),
+            None => Cache::default_of_process()?,
+        };
         let client = Client::new(Api::load(path)?, &options.client, timeout)?;
-        Ok(Self { client, overrides: options.overrides.clone().into() })
+        let cache = cache.map(|cache| (cache, client.identity().into()));
+        Ok(Self { client, overrides: options.overrides.clone().into(), cache })
     }
 
     /// Where the plugin was loaded from.
@@ -202,6 +214,27 @@ impl Pjrt {
         PjrtExecutable::load(&self.client, lowered, bytes)
     }
 
+    /// The executable from the cache, if there is one that has it; else compiled, and stored there.
+    fn executable(&self, lowered: &Lowered) -> Result<Arc<dyn Executable>> {
+        let Some((cache, identity)) = &self.cache else { return Ok(Arc::new(self.compile_lowered(lowered)?)) };
+        let key = cache::key(&[identity.as_bytes(), lowered.options(), lowered.text().as_bytes()]);
+        if let Some(bytes) = cache.load(&key) {
+            match self.load(lowered, &bytes) {
+                Ok(executable) => return Ok(Arc::new(executable.marked_as_loaded())),
+                Err(error) => {
+                    tracing::warn!(%error, "the plugin does not take a cached program, which will be compiled anew");
+                    cache.remove(&key);
+                }
+            }
+        }
+        let executable = self.compile_lowered(lowered)?;
+        match executable.serialize() {
+            Ok(bytes) => cache.store(&key, &bytes),
+            Err(error) => tracing::debug!(%error, "a compiled program cannot be cached"),
+        }
+        Ok(Arc::new(executable))
+    }
+
     /// What the plugin calls the kind of a device. Errors with [`ErrorKind::Device`] if there is none of that number.
     pub fn device_kind(&self, device: usize) -> Result<&str> {
         Ok(&self.client.device(device)?.kind)
@@ -263,12 +296,12 @@ impl Backend for Pjrt {
     fn compile(&self, graph: &Graph, common: CompileOptions) -> Result<Arc<dyn Executable>> {
         graph.nodes.iter().try_for_each(|node| self.supports(&node.op))?;
         let lowered = self.lower(graph, &ProgramOptions { common, ..ProgramOptions::default() })?;
-        Ok(Arc::new(self.compile_lowered(&lowered)?))
+        self.executable(&lowered)
     }
 
     fn compile_replicas(&self, graph: &Graph, common: CompileOptions, replicas: usize) -> Result<Arc<dyn Executable>> {
         let lowered = self.lower(graph, &ProgramOptions { common, replicas, ..ProgramOptions::default() })?;
-        Ok(Arc::new(self.compile_lowered(&lowered)?))
+        self.executable(&lowered)
     }
 
     fn upload(&self, device: usize, ty: &Type, bytes: &[u8]) -> Result<Arc<dyn Buffer>> {
