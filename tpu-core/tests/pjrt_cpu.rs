@@ -61,6 +61,7 @@ on_both![
     checks_are_results_and_a_program_with_checks_takes_nothing,
     what_cannot_be_compiled_says_so,
     threads_share_a_program,
+    eight_threads_record_and_run_on_one_client,
     an_executable_is_serialized_and_loaded,
     a_program_has_options_of_its_own,
     collectives_agree_with_the_interpreter_on_1_to_8_devices,
@@ -278,6 +279,30 @@ fn threads_share_a_program(cpu: &Pjrt) {
                     let outcome = program.run(device, &mut arguments).unwrap();
                     assert_eq!(read(&outcome.results[0]), f32s(&[(2 * (thread * 100 + round)) as f32; 64]));
                 }
+            });
+        }
+    });
+}
+
+fn eight_threads_record_and_run_on_one_client(cpu: &Pjrt) {
+    let _alone = ONE_AT_A_TIME.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+    let devices = Device::pjrts(cpu.path()).unwrap();
+    std::thread::scope(|scope| {
+        for thread in 0..8 {
+            let device = &devices[thread % devices.len()];
+            scope.spawn(move || {
+                device.scope(|| {
+                    // Whole numbers, so that sums are exact.
+                    let step = Tensor::from_vec(vec![thread as f32 + 1.0; 64], 64).unwrap();
+                    let mut x = step.clone();
+                    for round in 1..=60 {
+                        x = x.add(&step).unwrap();
+                        if round % 7 == thread % 7 {
+                            let want = (thread + 1) as f32 * (round + 1) as f32;
+                            assert!(x.to_vec::<f32>().unwrap().iter().all(|&got| got == want), "{thread} {round}");
+                        }
+                    }
+                });
             });
         }
     });

@@ -125,6 +125,10 @@ struct State {
     callbacks: Vec<(sys::OnReady, usize, bool)>,
 }
 
+fn died() -> Raw {
+    error(14, "no connection")
+}
+
 fn lost() -> Raw {
     error(15, "lost on the way")
 }
@@ -229,6 +233,9 @@ unsafe extern "C" fn device_memory_stats(args: Raw) -> Raw {
 }
 
 unsafe extern "C" fn client_compile(args: Raw) -> Raw {
+    if failing(DIED) {
+        return died();
+    }
     if failing(COMPILE_FAILS) {
         return error(8, "24.00G exceeds available memory");
     }
@@ -271,8 +278,14 @@ impl Copy {
 
 unsafe extern "C" fn loaded_executable_execute(args: Raw) -> Raw {
     let args = unsafe { body::<sys::LoadedExecutableExecute>(args) };
+    if failing(DIED) {
+        return died();
+    }
     if failing(EXECUTE_FAILS) {
         return error(13, "a core melted ");
+    }
+    if failing(EXECUTE_OUT_OF_MEMORY) {
+        return error(8, "3 GB of 2 GB");
     }
     let options = &unsafe { &*args.options }.body;
     let kept = (0..options.num_non_donatable_input_indices)
@@ -306,6 +319,9 @@ impl Buffer {
 
 unsafe extern "C" fn client_buffer_from_host_buffer(args: Raw) -> Raw {
     let args = unsafe { body::<sys::ClientBufferFromHostBuffer>(args) };
+    if failing(DIED) {
+        return died();
+    }
     if failing(UPLOAD_FAILS) {
         return error(8, "full");
     }
@@ -330,6 +346,9 @@ unsafe extern "C" fn client_buffer_from_host_buffer(args: Raw) -> Raw {
 
 unsafe extern "C" fn buffer_to_host_buffer(args: Raw) -> Raw {
     let args = unsafe { body::<sys::BufferToHostBuffer>(args) };
+    if failing(DIED) {
+        return died();
+    }
     if failing(READ_FAILS) {
         return error(3, "deleted");
     }
@@ -360,6 +379,8 @@ struct Table {
     head: Head,
     functions: [Option<Function>; 118],
 }
+
+static TABLES: Mutex<Vec<usize>> = Mutex::new(Vec::new());
 
 /// The table as the mode says.
 #[unsafe(no_mangle)]
@@ -415,5 +436,8 @@ pub extern "C" fn GetPjrtApi() -> *const Head {
         major: if failing(NEXT_MAJOR) { 1 } else { 0 },
         minor: if failing(OLD_VERSION) { 80 } else { 500 },
     };
-    Box::leak(Box::new(Table { head, functions })) as *const Table as *const Head
+    let table: &'static Table = Box::leak(Box::new(Table { head, functions }));
+    // Never freed, as callers expect, and reachable, so that it does not count as lost.
+    TABLES.lock().unwrap().push(table as *const Table as usize);
+    table as *const Table as *const Head
 }

@@ -12,6 +12,9 @@ use std::any::Any;
 use std::ffi::c_void;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
+/// Clients with something that hangs: closing one waits for that.
+static NEVER_CLOSED: Mutex<Vec<Arc<Client>>> = Mutex::new(Vec::new());
+
 /// An event of a plugin: something that will have been done, or will have failed.
 pub struct Event {
     client: Arc<Client>,
@@ -100,7 +103,7 @@ impl Event {
             "requires {what} on {} to end within {seconds} s (TPU_PJRT_TIMEOUT), and it has not",
             self.client.platform
         );
-        std::mem::forget(self.client.clone());
+        NEVER_CLOSED.lock().unwrap_or_else(PoisonError::into_inner).push(self.client.clone());
         *state = State::Left(what, Box::new((held, self.object)));
         Error::new(ErrorKind::TimedOut, "pjrt", message)
     }

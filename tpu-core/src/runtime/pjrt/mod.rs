@@ -6,8 +6,12 @@
 //! as donors, and a run says which of them it keeps. Scalars go to the device with each run.
 //!
 //! The layers, from the bottom: `sys` declares C's structs and table, `api` loads the library and makes calls that give
-//! our errors, `event`, `client`, `buffer` and `loaded` own one kind of object each and free it when dropped.
-//! `unsafe` stands where an object is declared shareable between threads and where a plugin's answer is read.
+//! our errors, `event`, `client`, `buffer` and `loaded` own one kind of object each and free it when dropped. `lowered`
+//! is a program as it is given to a plugin, `executable` runs it, `find` looks for plugins and TPUs.
+//!
+//! A plugin works behind our back, so whatever it may still read or write is owned by the event that says when it is done:
+//! results and arguments of a run, memory of the host in a transfer. A wait that is [too long](PjrtOptions::timeout) or
+//! that is not waited for leaves them there. `unsafe` stands where an object is declared shareable between threads and where a plugin's answer is read.
 //!
 //! Compiled programs can be kept for other processes, see [`Cache`].
 //!
