@@ -1,4 +1,4 @@
-//! Everything a developer types: `cargo xtask test`, `data`, `plugins`, `peers`, `bench`, `fuzz`, `size`, `ci`.
+//! Everything a developer types: `cargo xtask test`, `data`, `plugins`, `peers`, `bench`, `fuzz`, `size`, `valgrind`, `ci`.
 //!
 //! Needs only cargo; `data`, `plugins`, `peers` and `bench` also need Python 3.11 with pip. Each command says what it does, and
 //! fails with the name of the part that failed.
@@ -15,6 +15,7 @@ mod protocol;
 mod size;
 mod source;
 mod test;
+mod valgrind;
 mod workspace;
 
 use clap::{Parser, Subcommand};
@@ -76,6 +77,8 @@ enum Command {
         #[arg(long)]
         build: bool,
     },
+    /// Run the tests with the fake plugin under valgrind
+    Valgrind,
     /// What continuous integration checks after the tests: format, lints, docs, packages, machine names, size
     Ci,
 }
@@ -92,6 +95,7 @@ fn main() -> ExitCode {
         Command::Bench { name, python, rounds, peers_only } => bench::run(name.as_deref(), python, rounds, peers_only),
         Command::Fuzz { name, seconds, seed } => fuzz::run(&name, seconds, seed),
         Command::Size { build } => size::run(build),
+        Command::Valgrind => valgrind::run(),
         Command::Ci => ci::run(),
     };
     match outcome {
