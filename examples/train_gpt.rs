@@ -2,6 +2,7 @@
 //!
 //!     cargo run --release --example train_gpt
 //!     cargo run --release --example train_gpt -- --data shakespeare --minutes 5
+//!     cargo run --release --example train_gpt -- --plan v5e:2x2,v6e:1x1,tpu7x:1x1x1
 //!
 //! It ends with a sample of what the model writes, a picture of the loss and a checkpoint; so it does after Ctrl-C.
 
@@ -11,15 +12,18 @@ use clap::{Parser, ValueEnum};
 use examples::data::{self, Corpus};
 use examples::gpt::{Config, Gpt};
 use examples::picture::loss_curve;
+use examples::planning::{self, Waiting};
 use examples::progress::{Progress, Report};
 use examples::sample::sample;
 use examples::train::{Schedule, Trainer};
+use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use tpu_autograd::file::Checkpoint;
+use tpu_core::plan::{Compiler, table};
 use tpu_core::{DType, Device, Error, ErrorKind, Mode, Result, Tensor, lazy};
 use tpu_ops::Generator;
 
@@ -94,6 +98,16 @@ struct Options {
     /// Batches to train on in turn, as benches/peers/export_gpt.py writes them
     #[arg(long, value_name = "FILE")]
     batches: Option<PathBuf>,
+    /// Trains nothing; says what a step would take on these TPUs, such as v5e:2x2,v6e:1x1,tpu7x:1x1x1. Needs `cargo xtask
+    /// plugins` and no TPU; takes a minute or two per target
+    #[arg(long, value_name = "TARGETS", value_delimiter = ',')]
+    plan: Vec<String>,
+    /// With --plan: also looks for the largest batch that fits, which takes several programs
+    #[arg(long, requires = "plan")]
+    largest_batch: bool,
+    /// With --plan: JSON instead of text
+    #[arg(long, requires = "plan")]
+    json: bool,
 }
 
 #[derive(Clone, Copy, ValueEnum)]
@@ -113,7 +127,8 @@ enum Precision {
 
 fn main() -> ExitCode {
     let options = Options::parse();
-    match options.mode.scope(|| run(&options)) {
+    let work = || if options.plan.is_empty() { run(&options) } else { plan(&options) };
+    match options.mode.scope(work) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("error: {error}");
@@ -153,6 +168,36 @@ fn run(options: &Options) -> Result<()> {
     Ok(())
 }
 
+/// What a step would take on each target.
+fn plan(options: &Options) -> Result<()> {
+    let compiler = Compiler::find()?;
+    // All names first: a typo in the last must not cost the minutes that the others take.
+    let targets = options.plan.iter().map(|name| compiler.target(name)).collect::<Result<Vec<_>>>()?;
+    let (config, dtype) = (config(options), dtype(options));
+    let program = planning::step(config, options.batch, dtype)?;
+    let (mut plans, mut json) = (Vec::new(), Vec::new());
+    for target in &targets {
+        let waiting = Waiting::new();
+        let plan = target.plan(&program, &mut |at| waiting.show(at))?;
+        drop(waiting);
+        let batch = options.largest_batch.then(|| planning::largest_batch(config, dtype, target)).transpose()?;
+        if !options.json {
+            println!("{plan}");
+            batch.iter().for_each(|batch| println!("  {batch}\n"));
+        }
+        let mut object = plan.to_json();
+        object["largest_batch"] = batch.map_or(Value::Null, |batch| batch.to_json());
+        json.push(object);
+        plans.push(plan);
+    }
+    if options.json {
+        println!("{:#}", Value::Array(json));
+    } else {
+        println!("{}", table(&plans));
+    }
+    Ok(())
+}
+
 fn text(options: &Options) -> Result<Vec<u8>> {
     match (&options.text, options.data) {
         (Some(path), _) => data::file(path),
@@ -161,20 +206,26 @@ fn text(options: &Options) -> Result<Vec<u8>> {
     }
 }
 
-/// The model with its first weights or those of a checkpoint, and the seed of the batches.
-fn trainer(options: &Options, checkpoint: &Path) -> Result<(Trainer, u64)> {
+fn config(options: &Options) -> Config {
     let Options { layers, width, context, .. } = *options;
-    let heads = options.heads.unwrap_or((width / 64).max(1));
-    let model = Gpt::new(Config { layers, width, heads, context }, &Generator::new(options.seed))?;
-    if let Some(path) = &options.weights_from {
-        Checkpoint::load(path)?.restore(&model, None)?;
-    }
-    let dtype = match options.dtype {
+    Config { layers, width, heads: options.heads.unwrap_or((width / 64).max(1)), context }
+}
+
+fn dtype(options: &Options) -> DType {
+    match options.dtype {
         Precision::F32 => DType::F32,
         Precision::Bf16 => DType::BF16,
         Precision::F16 => DType::F16,
-    };
-    let mut trainer = Trainer::new(model, dtype)?;
+    }
+}
+
+/// The model with its first weights or those of a checkpoint, and the seed of the batches.
+fn trainer(options: &Options, checkpoint: &Path) -> Result<(Trainer, u64)> {
+    let model = Gpt::new(config(options), &Generator::new(options.seed))?;
+    if let Some(path) = &options.weights_from {
+        Checkpoint::load(path)?.restore(&model, None)?;
+    }
+    let mut trainer = Trainer::new(model, dtype(options))?;
     let seed = match &options.resume {
         Some(path) => trainer.resume(path.as_deref().unwrap_or(checkpoint))?,
         None => options.seed,

@@ -3,6 +3,7 @@
 pub mod data;
 pub mod gpt;
 pub mod picture;
+pub mod planning;
 pub mod progress;
 pub mod sample;
 pub mod train;

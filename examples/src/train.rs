@@ -8,7 +8,7 @@ use tpu_autograd::file::Checkpoint;
 use tpu_autograd::nn::evaluating;
 use tpu_autograd::optim::{AdamW, AdamWOptions, CosineWithWarmup, Optimizer};
 use tpu_autograd::{Backward, nn::Module, no_grad};
-use tpu_core::{DType, Error, ErrorKind, Result, Tensor};
+use tpu_core::{DType, Error, ErrorKind, Result, Tensor, lazy};
 
 /// A model in training, and how it went so far.
 pub struct Trainer {
@@ -41,6 +41,7 @@ impl Trainer {
 
     /// One step on bytes `[batch, context + 1]`: forward, backward and update are one program, which is queued and not
     /// waited for. Gives the loss before the step; read it after the next step is queued, and the device never waits.
+    /// Gradients are forgotten before the step ends, so that they are no results of its program.
     pub fn step(&mut self, bytes: &Tensor, lr: f64) -> Result<Tensor> {
         self.optimizer.set_lr(lr);
         self.optimizer.zero_grad();
@@ -52,7 +53,9 @@ impl Trainer {
             }
             None => {
                 loss.backward()?;
-                self.optimizer.step()?;
+                self.optimizer.update(None)?;
+                self.optimizer.zero_grad();
+                lazy::mark_step();
             }
         }
         self.step += 1;

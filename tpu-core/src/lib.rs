@@ -18,6 +18,7 @@ pub mod ir;
 pub mod lazy;
 pub mod literal;
 pub mod location;
+pub mod plan;
 pub mod random;
 #[cfg(any(feature = "reference", test))]
 pub mod reference;

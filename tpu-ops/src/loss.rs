@@ -96,6 +96,8 @@ pub fn cross_entropy(logits: &Tensor, target: &Tensor, options: CrossEntropy<'_>
         return with_probabilities(logits, target, axis, &options);
     }
     let classes = logits.shape().size(axis);
+    // Without classes there are no targets to check.
+    let checked = classes > 0 && !target.dtype().is_always_index(classes);
     let target = target.to_dtype(DType::I64)?;
     let ignored = target.eq(options.ignore_index)?;
     let target = ignored.select(0, &target)?;
@@ -103,8 +105,7 @@ pub fn cross_entropy(logits: &Tensor, target: &Tensor, options: CrossEntropy<'_>
         logits.permute((0..logits.rank()).filter(|&other| other != axis).chain([axis]).map(|axis| axis as isize))?;
     let (losses, weights) = match options.weight {
         None => {
-            // Without classes there are no targets to check.
-            let target = if classes == 0 { target } else { checked_indices(&target, classes)? };
+            let target = if checked { checked_indices(&target, classes)? } else { target };
             (plain(&last, &target, options.label_smoothing)?, None)
         }
         Some(weight) => {

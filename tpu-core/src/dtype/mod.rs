@@ -163,6 +163,17 @@ impl DType {
         matches!(self.kind(), Kind::Signed | Kind::Unsigned)
     }
 
+    /// Whether every number of this dtype is an index into `size` elements.
+    ///
+    /// ```
+    /// use tpu_core::DType;
+    /// assert!(DType::U8.is_always_index(256) && !DType::U8.is_always_index(255));
+    /// assert!(!DType::I8.is_always_index(256));
+    /// ```
+    pub const fn is_always_index(self, size: usize) -> bool {
+        matches!(self.kind(), Kind::Unsigned) && self.bits() < usize::BITS && size >> self.bits() > 0
+    }
+
     /// Whether this is `complex64`.
     pub const fn is_complex(self) -> bool {
         matches!(self.kind(), Kind::Complex)

@@ -8,15 +8,22 @@ impl Verified<'_> {
     /// first within each block, and nodes numbered block after block. Two graphs that list the same nodes in the same
     /// order within each block have equal canonical forms, and the canonical form is its own.
     pub fn canonical(&self) -> Graph {
+        self.renumbered().0
+    }
+
+    /// The canonical form, and which node of this program each of its nodes is.
+    pub(super) fn renumbered(&self) -> (Graph, Vec<NodeId>) {
         let order = self.walk();
         let mut block_numbers = vec![BlockId(0); self.blocks.len()];
         let mut node_numbers = vec![NodeId(0); self.nodes.len()];
         let mut nodes: Vec<Node> = Vec::with_capacity(self.nodes.len());
+        let mut sources = Vec::with_capacity(self.nodes.len());
         for (number, &block) in order.iter().enumerate() {
             block_numbers[block.0 as usize] = BlockId(number as u32);
             for id in self.parameters_first(block) {
                 node_numbers[id.0 as usize] = NodeId(nodes.len() as u32);
                 nodes.push(self[id].clone());
+                sources.push(id);
             }
         }
         let renumber = |value: Value| Value { node: node_numbers[value.node.0 as usize], result: value.result };
@@ -33,7 +40,7 @@ impl Verified<'_> {
             .checks
             .iter()
             .map(|check| Check { value: renumber(check.value), guards: node_numbers[check.guards.0 as usize] });
-        Graph { nodes, blocks: blocks.collect(), checks: checks.collect() }
+        (Graph { nodes, blocks: blocks.collect(), checks: checks.collect() }, sources)
     }
 
     /// All blocks, owners first, level by level.

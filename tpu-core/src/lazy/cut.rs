@@ -211,7 +211,11 @@ impl Draft {
         let options = CompileOptions { strict_rounding: mode::rounds_strictly() };
         let key = self.key(arena, outputs, options);
         let first = self.members.first().map_or(&Location::UNKNOWN, |&at| &arena.nodes[at].location);
-        stream.device().programs().get(key, options, first, || self.graph(arena, outputs))
+        stream.device().programs().get(key, options, first, |located| {
+            let (graph, members) = self.graph(arena, outputs);
+            let locations = if located { self.locations(arena, &graph, &members) } else { Vec::new() };
+            (graph, locations)
+        })
     }
 
     fn key(&self, arena: &Arena, outputs: &[Output], options: CompileOptions) -> Key {
@@ -259,7 +263,8 @@ impl Draft {
         key
     }
 
-    fn graph(&self, arena: &Arena, outputs: &[Output]) -> Graph {
+    /// The program, and the node in it of each member.
+    fn graph(&self, arena: &Arena, outputs: &[Output]) -> (Graph, Vec<NodeId>) {
         let mut graph = Graph::new();
         let main = graph.main();
         let parameters: Vec<Value> = self
@@ -309,7 +314,23 @@ impl Draft {
                 guards: members[self.numbers[position] as usize],
             })
             .collect();
-        graph
+        (graph, members)
+    }
+
+    /// Where each node of the program was recorded: members, and what spreads a number for the member behind it. Inputs
+    /// and what is in the blocks of members have no place of their own.
+    fn locations(&self, arena: &Arena, graph: &Graph, members: &[NodeId]) -> Vec<Location> {
+        let mut locations = vec![Location::UNKNOWN; graph.nodes.len()];
+        for (&member, &position) in members.iter().zip(&self.members) {
+            let location = &arena.nodes[position].location;
+            locations[member.0 as usize] = location.clone();
+            for &Value { node, .. } in &graph[member].operands {
+                if locations[node.0 as usize].file().is_none() && !matches!(graph[node].op, Op::Parameter { .. }) {
+                    locations[node.0 as usize] = location.clone();
+                }
+            }
+        }
+        locations
     }
 }
 

@@ -13,6 +13,8 @@ use std::time::Instant;
 /// A program, and its executable once the executor has compiled it.
 pub(crate) struct Program {
     pub graph: Graph,
+    /// Where each node was recorded, for a backend that keeps that, else nothing.
+    locations: Vec<Location>,
     options: CompileOptions,
     /// A program of the same structure and other sizes, for backends that are generic in sizes.
     model: Option<Arc<Program>>,
@@ -28,7 +30,7 @@ impl fmt::Debug for Program {
 impl Program {
     /// A program outside of any cache.
     pub fn new(graph: Graph, options: CompileOptions) -> Self {
-        Self { graph, options, model: None, executable: OnceLock::new() }
+        Self { graph, locations: Vec::new(), options, model: None, executable: OnceLock::new() }
     }
 
     pub fn options(&self) -> CompileOptions {
@@ -47,7 +49,8 @@ impl Program {
             let model = self.model.as_ref().and_then(|model| model.compiled());
             let executable = match model {
                 Some(model) => model.resize(&self.graph),
-                None => backend.compile(&self.graph, self.options),
+                None if self.locations.is_empty() => backend.compile(&self.graph, self.options),
+                None => backend.compile_located(&self.graph, &self.locations, self.options),
             };
             let how = match &executable {
                 _ if model.is_some() => Made::Resized,
@@ -118,14 +121,14 @@ impl Programs {
         cache.programs = 0;
     }
 
-    /// The program of this key, from `assemble` if the cache does not have it. `first`: where its first operation was
-    /// recorded.
+    /// The program of this key, from `assemble` if the cache does not have it, with the place of each node if it is told
+    /// that the backend keeps them. `first`: where its first operation was recorded.
     pub fn get(
         &self,
         key: Key,
         options: CompileOptions,
         first: &Location,
-        assemble: impl FnOnce() -> Graph,
+        assemble: impl FnOnce(bool) -> (Graph, Vec<Location>),
     ) -> Arc<Program> {
         let mut cache = self.lock();
         cache.clock += 1;
@@ -139,7 +142,7 @@ impl Programs {
             stats::cache_hit();
             return variant.program.clone();
         }
-        let graph = assemble();
+        let (graph, locations) = assemble(self.backend.keeps_locations());
         #[cfg(debug_assertions)]
         if let Err(error) = crate::ir::verify::verify(&graph) {
             panic!("a cut made an invalid program: {error}");
@@ -158,7 +161,7 @@ impl Programs {
         };
         stats::cache_miss(cause);
         let model = model.filter(|_| self.backend.generic_in_sizes());
-        let program = Arc::new(Program { graph, options, model, executable: OnceLock::new() });
+        let program = Arc::new(Program { graph, locations, options, model, executable: OnceLock::new() });
         let variant = Variant { program: program.clone(), used: clock };
         let bucket = cache.structures.entry(hash).or_default();
         match at {

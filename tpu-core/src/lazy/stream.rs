@@ -388,6 +388,14 @@ impl Stream {
         arena.join_parts(parts);
     }
 
+    /// Schedules everything pending as one program, connected or not.
+    pub fn cut_together(&self, reason: Reason) {
+        let mut arena = self.lock();
+        if let Some(last) = arena.nodes.last().map(|node| node.seq) {
+            cut::prefix(self, &mut arena, last, reason);
+        }
+    }
+
     /// A pending cell died.
     pub fn release(&self) {
         let gone = self.gone.fetch_add(1, Ordering::AcqRel) + 1;

@@ -14,7 +14,7 @@ pub use memory::{HostMemory, Reading};
 
 use crate::ir::{Graph, Op, Type};
 use crate::literal::ScalarBytes;
-use crate::{Error, ErrorKind, Result};
+use crate::{Error, ErrorKind, Location, Result};
 use std::any::Any;
 use std::fmt::Debug;
 use std::sync::Arc;
@@ -47,6 +47,23 @@ pub trait Backend: Send + Sync + Debug {
         let _ = (graph, options);
         let message = format!("has no programs on several devices, asked for one on {replicas}");
         Err(Error::new(ErrorKind::Unsupported, self.name().to_string(), message))
+    }
+
+    /// Whether it compiles programs [with locations](Self::compile_located).
+    fn keeps_locations(&self) -> bool {
+        false
+    }
+
+    /// [`compile`](Self::compile), told where each node of the program was recorded by whoever recorded it first. Asked
+    /// instead of `compile` of backends that [keep locations](Self::keeps_locations), for one program in each cache entry.
+    fn compile_located(
+        &self,
+        graph: &Graph,
+        locations: &[Location],
+        options: CompileOptions,
+    ) -> Result<Arc<dyn Executable>> {
+        let _ = locations;
+        self.compile(graph, options)
     }
 
     /// Copies row-major little-endian elements to a device. Of a `bool`, any byte but 0 is true and arrives as 1.

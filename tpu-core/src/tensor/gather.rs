@@ -165,10 +165,11 @@ impl Tensor {
     }
 
     /// A scalar i32: −1, or the row-major position of the first of these indices that is not in `0..size`. `None` if
-    /// indices are not checked on this thread, or while tracing.
+    /// indices are not checked on this thread, or while tracing, or if no number of their dtype is out of range.
     #[track_caller]
     pub(crate) fn index_check(&self, size: usize) -> Result<Option<Self>> {
-        if !checks_indices() || crate::lazy::trace::current().is_some() || !self.dtype().is_integer() {
+        let checked = checks_indices() && crate::lazy::trace::current().is_none();
+        if !checked || !self.dtype().is_integer() || self.dtype().is_always_index(size) {
             return Ok(None);
         }
         let plain = self.detach();

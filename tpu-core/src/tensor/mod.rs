@@ -86,7 +86,7 @@ impl Tensor {
         self.cell.stream.device()
     }
 
-    fn from_cell(cell: Arc<Cell>) -> Self {
+    pub(crate) fn from_cell(cell: Arc<Cell>) -> Self {
         Self { cell, history: None }
     }
 

@@ -7,6 +7,8 @@ use std::path::{Path, PathBuf};
 pub const CPU: &str = "lammps-jax-pjrt-cpu/lammps_jax_pjrt_cpu/pjrt_c_api_cpu_plugin.so";
 /// XLA for CPU, the oldest that must work.
 pub const OLD_CPU: &str = "xla-cpu-pjrt/xla_plugins/xla_cpu_pjrt/xla_cpu_pjrt.so";
+/// Google's TPU compiler.
+pub const TPU: &str = "libtpu/libtpu/libtpu.so";
 
 /// A plugin that `cargo xtask plugins` fetches. Where it is not there, a test says so and is skipped, except in CI.
 pub fn plugin(file: &str) -> Option<PathBuf> {

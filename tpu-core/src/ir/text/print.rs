@@ -5,8 +5,8 @@ use super::decompose::decompose;
 use super::literal::dense;
 use super::regions;
 use crate::ir::verify::Verified;
-use crate::ir::{BlockId, Check, Extreme, Graph, NodeId, Op, Reducer, Type, UnaryOp, Value};
-use crate::{DType, Literal, Shape};
+use crate::ir::{BlockId, Check, Extreme, Graph, Node, NodeId, Op, Reducer, Type, UnaryOp, Value};
+use crate::{DType, Literal, Location, Shape};
 use std::collections::VecDeque;
 use std::fmt::Write;
 
@@ -31,23 +31,53 @@ pub fn print(program: Verified<'_>) -> String {
 /// As [`print()`], with the parameters that `donors` says marked as ones whose memory results may take: for a compiler,
 /// [`parse`](super::parse()) does not read that.
 pub(crate) fn print_with_donors(program: Verified<'_>, donors: &[bool]) -> String {
-    let graph = program.canonical();
-    let mut module = Module { out: "module @program {\n".to_string(), pending: VecDeque::new() };
-    Function { graph: &graph, module: &mut module, in_decomposition: false }.main(donors);
+    print_with_locations(program, donors, &[])
+}
+
+/// As [`print_with_donors`], with the place of each operation behind it. `locations` has one for each node of the program,
+/// or none at all. What is printed is never part of a key: equal programs have other places.
+pub(crate) fn print_with_locations(program: Verified<'_>, donors: &[bool], locations: &[Location]) -> String {
+    let (graph, sources) = program.renumbered();
+    let places = if locations.is_empty() { Vec::new() } else { places(&graph, &sources, locations) };
+    let mut module = Module { out: "module @program {\n".to_string(), pending: VecDeque::new(), places };
+    Function::of(&graph, &mut module).main(donors);
     while let Some(next) = module.pending.pop_front() {
         match next {
-            Pending::Block(block) => {
-                let name = format!("b{}", block.0);
-                Function { graph: &graph, module: &mut module, in_decomposition: false }.private(&name, block);
-            }
+            Pending::Block(block) => Function::of(&graph, &mut module).private(&format!("b{}", block.0), block),
             Pending::Decomposition(node, body) => {
-                let name = format!("v{}", node.0);
-                Function { graph: &body, module: &mut module, in_decomposition: true }.private(&name, body.main());
+                let place = module.places.get(node.0 as usize).cloned().unwrap_or_default();
+                let function = Function { graph: &body, module: &mut module, in_decomposition: true, place };
+                function.private(&format!("v{}", node.0), body.main());
             }
         }
     }
     module.out.push_str("}\n");
     module.out
+}
+
+/// What is printed behind each node of a canonical graph, given which node of the program it is. A node in a block that
+/// has no place of its own, such as one in the body of a composite, has that of the block's owner.
+fn places(graph: &Graph, sources: &[NodeId], locations: &[Location]) -> Vec<String> {
+    let mut known: Vec<&Location> = sources.iter().map(|id| &locations[id.0 as usize]).collect();
+    // Owners come before what they own.
+    for owner in 0..known.len() {
+        for block in graph.nodes[owner].op.blocks() {
+            for &NodeId(id) in &graph[block].nodes {
+                if known[id as usize].file().is_none() {
+                    known[id as usize] = known[owner];
+                }
+            }
+        }
+    }
+    let place = |(node, location): (&Node, &Location)| {
+        let (Some(file), Some(line)) = (location.file(), location.line()) else { return String::new() };
+        let name = match location.scope() {
+            Some(scope) => format!("{scope}/{}", node.op.name()),
+            None => node.op.name().to_string(),
+        };
+        format!(" loc({}({}:{line}:1))", quoted(&name), quoted(file))
+    };
+    graph.nodes.iter().zip(known).map(place).collect()
 }
 
 /// A function that something printed so far names.
@@ -61,6 +91,8 @@ enum Pending {
 struct Module {
     out: String,
     pending: VecDeque<Pending>,
+    /// What is printed behind each node of the program.
+    places: Vec<String>,
 }
 
 /// What writes one function.
@@ -68,6 +100,8 @@ struct Function<'a> {
     graph: &'a Graph,
     module: &'a mut Module,
     in_decomposition: bool,
+    /// What is printed behind the operations of the node at hand.
+    place: String,
 }
 
 /// An operation in generic form; regions are written between the attributes and the types.
@@ -80,8 +114,12 @@ struct Line<'a> {
     to: Vec<String>,
 }
 
-impl Function<'_> {
-    fn main(&mut self, donors: &[bool]) {
+impl<'a> Function<'a> {
+    fn of(graph: &'a Graph, module: &'a mut Module) -> Self {
+        Self { graph, module, in_decomposition: false, place: String::new() }
+    }
+
+    fn main(mut self, donors: &[bool]) {
         let main = self.graph.main();
         let checks: Vec<Value> = self.graph.checks.iter().map(|check| check.value).collect();
         let guards = match self.graph.checks.len() {
@@ -101,7 +139,7 @@ impl Function<'_> {
         self.function("public @main", &parameters, main, &checks, &guards);
     }
 
-    fn private(&mut self, name: &str, block: BlockId) {
+    fn private(mut self, name: &str, block: BlockId) {
         let parameters = self.declared(block);
         self.function(&format!("private @{name}"), &parameters, block, &[], "");
     }
@@ -148,7 +186,15 @@ impl Function<'_> {
 
     fn nodes(&mut self, block: BlockId, depth: usize) {
         for i in 0..self.graph[block].nodes.len() {
-            self.node(self.graph[block].nodes[i], depth);
+            let node = self.graph[block].nodes[i];
+            if self.in_decomposition || self.module.places.is_empty() {
+                self.node(node, depth);
+            } else {
+                let place = self.module.places[node.0 as usize].clone();
+                let outer = std::mem::replace(&mut self.place, place);
+                self.node(node, depth);
+                self.place = outer;
+            }
         }
     }
 
@@ -168,7 +214,7 @@ impl Function<'_> {
             [one] => one.clone(),
             all => format!("({})", all.join(", ")),
         };
-        let _ = writeln!(self.module.out, " : ({}) -> {to}", line.from.join(", "));
+        let _ = writeln!(self.module.out, " : ({}) -> {to}{}", line.from.join(", "), self.place);
     }
 
     fn whole(&mut self, depth: usize, line: Line<'_>) {

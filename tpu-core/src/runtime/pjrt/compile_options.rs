@@ -72,7 +72,7 @@ mod tests {
         options.overrides.push(("name".into(), "1".into()));
         assert_eq!(encode(&options), want);
         // Of four replicas, 4 in place of 1, and the executable is bound to its devices.
-        want[13] = 4;
+        want[14] = 4;
         want.drain(16..18);
         options.replicas = 4;
         assert_eq!(encode(&options), want);

@@ -50,7 +50,7 @@ pub(super) struct Signature {
 
 /// The parameters whose memory a result can take: those that have the type of one. None if the program has checks: when
 /// one fails, what was donated must still be there, and a plugin cannot be asked to check first.
-fn donors(graph: &Graph) -> Vec<bool> {
+pub fn donors(graph: &Graph) -> Vec<bool> {
     let results: Vec<&Type> = graph.result_types(graph.main()).collect();
     let may = |ty: &Type| graph.checks.is_empty() && ty.shape.rank() > 0 && results.contains(&ty);
     graph.parameter_types(graph.main()).map(may).collect()

@@ -24,7 +24,8 @@
 //! Nothing is loaded otherwise. [`devices`](crate::devices) says what there is and why something is not used;
 //! [`Device::current`](crate::Device::current) has the whole order.
 
-mod api;
+pub(crate) mod aot;
+pub(crate) mod api;
 mod attribute;
 mod buffer;
 mod client;
@@ -33,10 +34,13 @@ mod cost;
 mod event;
 mod executable;
 mod find;
+mod guard;
+pub(crate) mod hlo;
 mod loaded;
 mod lowered;
 mod options;
 mod sys;
+pub(crate) mod topology;
 
 pub use attribute::Attribute;
 pub use executable::PjrtExecutable;
@@ -45,6 +49,7 @@ pub use lowered::{Lowered, ProgramOptions};
 pub use options::OptionValue;
 
 pub(crate) use find::Machine;
+pub(crate) use lowered::donors;
 
 use self::api::Api;
 use self::buffer::PjrtBuffer;

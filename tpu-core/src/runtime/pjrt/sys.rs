@@ -40,6 +40,12 @@ impl<T> Args<T> {
     pub fn new(body: T) -> Self {
         Self { struct_size: size_of::<Self>(), extension_start: std::ptr::null_mut(), body, tail: [0; TAIL] }
     }
+
+    /// What a plugin wrote into the `index`-th 8 bytes behind the declared fields: a field of a later version.
+    #[allow(dead_code, reason = "the fake plugin of the tests does not read answers")]
+    pub fn later(&self, index: usize) -> u64 {
+        self.tail[index]
+    }
 }
 
 /// The arguments of a function in the table.
@@ -200,6 +206,12 @@ structs! {
 
     ExecutableDestroy "Executable_Destroy" = 40 { executable: Raw }
     ExecutableNumOutputs "Executable_NumOutputs" = 44 { executable: Raw, num_outputs: usize }
+    ExecutableGetCostAnalysis "Executable_GetCostAnalysis" = 46 {
+        executable: Raw,
+        num_properties: usize,
+        properties: *const NamedValue,
+    }
+    ExecutableOptimizedProgram "Executable_OptimizedProgram" = 48 { executable: Raw, program: *mut Args<Program> }
     ExecutableSerialize "Executable_Serialize" = 49 {
         executable: Raw,
         serialized_bytes: Text,
@@ -243,10 +255,56 @@ structs! {
         event: Raw,
     }
 
+    TopologyDescriptionCreate "TopologyDescription_Create" = 82 {
+        topology_name: Text,
+        topology_name_size: usize,
+        create_options: *const NamedValue,
+        num_options: usize,
+        topology: Raw,
+    }
+    TopologyDescriptionDestroy "TopologyDescription_Destroy" = 83 { topology: Raw }
+    TopologyDescriptionPlatformVersion "TopologyDescription_PlatformVersion" = 85 {
+        topology: Raw,
+        platform_version: Text,
+        platform_version_size: usize,
+    }
+    TopologyDescriptionGetDeviceDescriptions "TopologyDescription_GetDeviceDescriptions" = 86 {
+        topology: Raw,
+        descriptions: RawList,
+        num_descriptions: usize,
+    }
+    TopologyDescriptionAttributes "TopologyDescription_Attributes" = 88 {
+        topology: Raw,
+        attributes: *const NamedValue,
+        num_attributes: usize,
+    }
+    Compile "Compile" = 89 {
+        topology: Raw,
+        program: *const Args<Program>,
+        compile_options: Text,
+        compile_options_size: usize,
+        client: Raw,
+        executable: Raw,
+    }
     ExecutableFingerprint "Executable_Fingerprint" = 94 {
         executable: Raw,
         executable_fingerprint: Text,
         executable_fingerprint_size: usize,
+    }
+    /// Later versions have more, see `aot`.
+    ExecutableGetCompiledMemoryStats "Executable_GetCompiledMemoryStats" = 96 {
+        executable: Raw,
+        generated_code_size_in_bytes: i64,
+        argument_size_in_bytes: i64,
+        output_size_in_bytes: i64,
+        alias_size_in_bytes: i64,
+        temp_size_in_bytes: i64,
+        host_generated_code_size_in_bytes: i64,
+        host_argument_size_in_bytes: i64,
+        host_output_size_in_bytes: i64,
+        host_alias_size_in_bytes: i64,
+        host_temp_size_in_bytes: i64,
+        peak_memory_in_bytes: i64,
     }
 
     // Structs that others point to. Those with an `Args` around them declare what follows size and extensions.

@@ -1,0 +1,135 @@
+//! `tpu-plan`: whether a StableHLO program compiles for TPUs, fits them, and how long it should take, with no TPU.
+#![allow(clippy::print_stdout, clippy::print_stderr, reason = "a program that talks to its user")]
+
+use std::io::{IsTerminal, Write};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use tpu_core::plan::{Compiler, Plan, Program, Progress, table};
+use tpu_core::{Error, ErrorKind, Result};
+
+const USAGE: &str = "\
+Says whether a StableHLO program compiles for TPUs, fits them, and how long it should take, with no TPU.
+
+Usage: tpu-plan FILE.mlir --targets v5e:2x2,v6e:1x1,tpu7x:1x1x1 [--json] [--emit DIR] [--libtpu FILE]
+
+  FILE.mlir          StableHLO as text, with a function main
+  --targets LIST     topologies, with commas between them
+  --json             one JSON array instead of text
+  --emit DIR         also write each executable and optimized program, DIR/<target>.tpu and .hlo.pb
+  --libtpu FILE      the compiler [default: TPU_LIBRARY_PATH, else what `cargo xtask plugins` fetched]
+
+The exit status is 1 if the program does not compile for one of the targets, 2 for an error.";
+
+struct Options {
+    file: PathBuf,
+    targets: Vec<String>,
+    json: bool,
+    emit: Option<PathBuf>,
+    libtpu: Option<PathBuf>,
+}
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    if arguments.iter().any(|argument| argument == "--help" || argument == "-h") {
+        println!("{USAGE}");
+        return ExitCode::SUCCESS;
+    }
+    match parse(arguments).and_then(|options| run(&options)) {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => {
+            eprintln!("error: {error}");
+            ExitCode::from(2)
+        }
+    }
+}
+
+/// A few flags: not worth a dependency that every user of the library would build.
+fn parse(arguments: Vec<String>) -> Result<Options> {
+    let wrong = |message: String| Error::new(ErrorKind::Value, "tpu-plan", format!("{message}\n\n{USAGE}"));
+    let (mut file, mut targets, mut json, mut emit, mut libtpu) = (None, Vec::new(), false, None, None);
+    let mut rest = arguments.into_iter();
+    while let Some(argument) = rest.next() {
+        let mut value = || rest.next().ok_or_else(|| wrong(format!("requires a value behind {argument}")));
+        match &*argument {
+            "--targets" => targets.extend(value()?.split(',').filter(|name| !name.is_empty()).map(str::to_owned)),
+            "--json" => json = true,
+            "--emit" => emit = Some(PathBuf::from(value()?)),
+            "--libtpu" => libtpu = Some(PathBuf::from(value()?)),
+            flag if flag.starts_with('-') => return Err(wrong(format!("does not know {flag}"))),
+            _ if file.is_some() => return Err(wrong(format!("requires one file, got {argument} too"))),
+            _ => file = Some(PathBuf::from(argument)),
+        }
+    }
+    let file = file.ok_or_else(|| wrong("requires a file".into()))?;
+    if targets.is_empty() {
+        return Err(wrong("requires --targets".into()));
+    }
+    Ok(Options { file, targets, json, emit, libtpu })
+}
+
+/// Whether the program compiles for all targets.
+fn run(options: &Options) -> Result<bool> {
+    let program = Program::from_file(&options.file)?;
+    let compiler = match &options.libtpu {
+        Some(path) => Compiler::open(path)?,
+        None => Compiler::find()?,
+    };
+    // All names first: a typo in the last must not cost the minutes that the others take.
+    let targets: Vec<_> = options.targets.iter().map(|name| compiler.target(name)).collect::<Result<_>>()?;
+    let mut plans: Vec<Plan> = Vec::new();
+    for target in &targets {
+        let mut line = Line::default();
+        let plan = target.plan(&program, &mut |at| line.show(at));
+        line.clear();
+        let plan = plan?;
+        if let Some(folder) = &options.emit {
+            emit(folder, &plan)?;
+        }
+        if !options.json {
+            println!("{plan}");
+        }
+        plans.push(plan);
+    }
+    if options.json {
+        let all = plans.iter().map(Plan::to_json).collect();
+        println!("{:#}", serde_json::Value::Array(all));
+    } else if plans.len() > 1 {
+        println!("{}", table(&plans));
+    }
+    Ok(plans.iter().all(|plan| plan.outcome.is_ok()))
+}
+
+fn emit(folder: &Path, plan: &Plan) -> Result<()> {
+    let Ok(figures) = &plan.outcome else { return Ok(()) };
+    std::fs::create_dir_all(folder).map_err(|error| Error::io("tpu-plan", folder, &error))?;
+    let name = plan.target.replace(':', "_");
+    for (kind, bytes) in [("tpu", figures.serialize()?), ("hlo.pb", figures.optimized()?)] {
+        let path = folder.join(format!("{name}.{kind}"));
+        std::fs::write(&path, bytes).map_err(|error| Error::io("tpu-plan", &path, &error))?;
+    }
+    Ok(())
+}
+
+/// A line on a terminal that is written over.
+#[derive(Default)]
+struct Line {
+    shown: bool,
+}
+
+impl Line {
+    fn show(&mut self, Progress { target, elapsed, .. }: Progress<'_>) {
+        if std::io::stderr().is_terminal() {
+            eprint!("\r{target}: compiling, {:.0} s ", elapsed.as_secs_f64());
+            // Nothing depends on it.
+            let _ = std::io::stderr().flush();
+            self.shown = true;
+        }
+    }
+
+    fn clear(&self) {
+        if self.shown {
+            eprint!("\r\x1b[K");
+        }
+    }
+}

@@ -1,0 +1,101 @@
+//! Whether a program compiles for a TPU, fits it, and how long it should take: asked of Google's TPU compiler on any
+//! Linux machine, with no TPU.
+//!
+//! ```no_run
+//! use tpu_core::plan::{Compiler, Program};
+//! use tpu_core::{DType, ir::Type};
+//!
+//! let x = Type::new(DType::BF16, [8192, 8192]);
+//! let program = Program::trace(&[x.clone(), x], |x| Ok(vec![x[0].matmul(&x[1])?.tanh()?]))?;
+//! let compiler = Compiler::find()?;
+//! for target in ["v5e:1x1", "v6e:1x1"] {
+//!     let plan = compiler.target(target)?.plan(&program, &mut |_| {})?;
+//!     println!("{plan}");
+//! }
+//! # Ok::<(), tpu_core::Error>(())
+//! ```
+//!
+//! A [`Program`] is StableHLO text, a traced function or a recorded step of training. A [`Target`] is a topology such as
+//! `v5e:2x2`; the program is planned for one of its devices. The [`Plan`] says whether it compiles and, if so, its
+//! operations, memory and time. Memory is what the compiler laid out. Time is an [`Estimate`], and said to be one.
+//! [`Target::largest_batch`] looks for the largest batch that fits.
+//!
+//! The compiler is `libtpu.so`, which `cargo xtask plugins` and the Python package `libtpu` bring along.
+
+mod batch;
+mod chip;
+mod compiler;
+mod estimate;
+mod json;
+mod program;
+mod recorder;
+mod refusal;
+mod report;
+
+pub use batch::{Batch, Search};
+pub use chip::Chip;
+pub use compiler::{Compiler, Progress, Target};
+pub use estimate::{Estimate, Operation, Place};
+pub use program::Program;
+pub use refusal::Refusal;
+pub use report::table;
+
+pub use crate::runtime::pjrt::aot::Memory;
+
+use crate::Result;
+use crate::runtime::pjrt::aot::Compiled;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// What a target's compiler says of a program.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Plan {
+    /// The topology's name.
+    pub target: String,
+    /// What the compiler calls its devices.
+    pub device_kind: String,
+    /// How many devices it has; the program is planned for one.
+    pub devices: usize,
+    /// Bytes of a device's memory that programs may use, if the compiler says.
+    pub device_memory: Option<u64>,
+    /// The generation, if it is one that is known here.
+    pub chip: Option<Chip>,
+    /// How long compiling took.
+    pub compile_time: Duration,
+    /// What the program takes, or why it cannot be compiled.
+    pub outcome: Result<Figures, Refusal>,
+}
+
+/// What a program takes on one device.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Figures {
+    /// Floating point operations, as the compiler counts them. One of float32 products takes several of the matrix
+    /// unit's bf16 operations.
+    pub flops: f64,
+    /// Bytes that operations read and write, on-chip memory included.
+    pub bytes: f64,
+    /// The device's memory.
+    pub memory: Memory,
+    /// The time.
+    pub estimate: Estimate,
+    executable: Arc<Compiled>,
+}
+
+impl Figures {
+    /// What part of the chip's peak, in bf16 operations, the program reaches by its estimated time.
+    pub fn share_of_peak(&self, chip: &Chip) -> Option<f64> {
+        self.estimate.seconds.filter(|&seconds| seconds > 0.0).map(|s| self.flops / s / chip.flops_per_second)
+    }
+
+    /// The executable, for a runtime with the same compiler on a TPU of this kind.
+    pub fn serialize(&self) -> Result<Vec<u8>> {
+        self.executable.serialize()
+    }
+
+    /// The program after the compiler's optimisations, a protobuf `HloModuleProtoWithConfig` for XLA's tools.
+    pub fn optimized(&self) -> Result<Vec<u8>> {
+        self.executable.optimized()
+    }
+}
