@@ -8,6 +8,9 @@
 //! runs. Submitting waits while too much is in flight, so a loop that never reads cannot run ahead of the device
 //! without bound.
 //!
+//! Who waits is told only of what it waits for, the executor that a program can start and others that one has ended: waking
+//! a thread costs more than a small program takes.
+//!
 //! The executor's thread starts with the first queued program and ends with the device. At process exit it is not
 //! waited for: results nobody can read any more are not computed. A forked child has no executor; using a device that its
 //! parent opened is an error there, not a hang.
@@ -35,8 +38,10 @@ struct Shared {
     device: usize,
     process: u32,
     state: Mutex<State>,
-    /// Something was queued, or the running program ended.
-    changed: Condvar,
+    /// A queued program may start, or the queue is closed: what the executor waits for.
+    startable: Condvar,
+    /// A program ended: what others wait for.
+    ended: Condvar,
 }
 
 #[derive(Default)]
@@ -45,6 +50,8 @@ struct State {
     running: bool,
     /// Bytes that queued and running jobs need.
     bytes: usize,
+    /// Threads that wait for a program to end.
+    waiting: usize,
     started: bool,
     closed: bool,
 }
@@ -55,8 +62,12 @@ impl Shared {
         self.state.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 
-    fn wait<'a>(&self, guard: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
-        self.changed.wait(guard).unwrap_or_else(|poisoned| poisoned.into_inner())
+    /// Waits until a program has ended.
+    fn wait<'a>(&self, mut guard: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
+        guard.waiting += 1;
+        let mut guard = self.ended.wait(guard).unwrap_or_else(|poisoned| poisoned.into_inner());
+        guard.waiting -= 1;
+        guard
     }
 
     /// Runs a job that was marked running, and unmarks it.
@@ -65,8 +76,14 @@ impl Shared {
         let mut state = self.lock();
         state.running = false;
         state.bytes -= bytes;
+        let (startable, waiting) = (!state.jobs.is_empty(), state.waiting > 0);
         drop(state);
-        self.changed.notify_all();
+        if startable {
+            self.startable.notify_one();
+        }
+        if waiting {
+            self.ended.notify_all();
+        }
     }
 
     /// The executor's thread.
@@ -82,7 +99,7 @@ impl Shared {
                 {
                     break next;
                 }
-                state = self.wait(state);
+                state = self.startable.wait(state).unwrap_or_else(|poisoned| poisoned.into_inner());
             };
             state.running = true;
             drop(state);
@@ -93,8 +110,14 @@ impl Shared {
 
 impl Queue {
     pub fn new(backend: Arc<dyn Backend>, device: usize) -> Self {
-        let shared =
-            Shared { backend, device, process: std::process::id(), state: Mutex::default(), changed: Condvar::new() };
+        let shared = Shared {
+            backend,
+            device,
+            process: std::process::id(),
+            state: Mutex::default(),
+            startable: Condvar::new(),
+            ended: Condvar::new(),
+        };
         Self { shared: Arc::new(shared) }
     }
 
@@ -152,7 +175,7 @@ impl Queue {
         state.bytes += bytes;
         state.jobs.push_back((job, bytes));
         drop(state);
-        self.shared.changed.notify_all();
+        self.shared.startable.notify_one();
     }
 
     /// Waits until nothing is queued or running.
@@ -177,7 +200,8 @@ impl Drop for Queue {
                 job.fail_all(&Error::new(ErrorKind::Device, "device", "was closed with programs pending"));
             }
             drop(state);
-            self.shared.changed.notify_all();
+            self.shared.startable.notify_one();
+            self.shared.ended.notify_all();
         }
     }
 }

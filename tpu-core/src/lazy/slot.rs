@@ -4,6 +4,7 @@ use crate::ir::Type;
 use crate::runtime::Buffer;
 use crate::{Error, ErrorKind, Result};
 use std::fmt;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Condvar, Mutex, OnceLock, Weak};
 
 /// A value that is scheduled, ready, failed or given away. Whoever holds the `Arc` may use the value; a program whose
@@ -12,6 +13,8 @@ pub(crate) struct Slot {
     ty: Type,
     state: Mutex<State>,
     arrived: Condvar,
+    /// Threads that wait for it. Changed under the lock of `state` only, and a system call is saved where there are none.
+    waiting: AtomicUsize,
     /// The value this one replaces in a mutable cell; see [`Slot::restored`].
     replaces: OnceLock<Weak<Slot>>,
 }
@@ -43,7 +46,13 @@ impl Slot {
     }
 
     fn with(ty: Type, state: State) -> Arc<Self> {
-        Arc::new(Self { ty, state: Mutex::new(state), arrived: Condvar::new(), replaces: OnceLock::new() })
+        Arc::new(Self {
+            ty,
+            state: Mutex::new(state),
+            arrived: Condvar::new(),
+            waiting: AtomicUsize::new(0),
+            replaces: OnceLock::new(),
+        })
     }
 
     pub fn ty(&self) -> &Type {
@@ -56,15 +65,24 @@ impl Slot {
     }
 
     pub fn fulfil(&self, buffer: Arc<dyn Buffer>) {
-        *self.lock() = State::Ready(buffer);
-        self.arrived.notify_all();
+        self.arrive(State::Ready(buffer));
+    }
+
+    fn arrive(&self, state: State) {
+        let mut guard = self.lock();
+        let before = std::mem::replace(&mut *guard, state);
+        let waiting = self.waiting.load(Relaxed) > 0;
+        drop(guard);
+        if waiting {
+            self.arrived.notify_all();
+        }
+        drop(before);
     }
 
     /// To be called while the failed program's inputs are held: what it was to overwrite is intact, and kept.
     pub fn fail(&self, error: Error) {
         let replaced = self.replaces.get().and_then(Weak::upgrade);
-        *self.lock() = State::Failed(error, replaced);
-        self.arrived.notify_all();
+        self.arrive(State::Failed(error, replaced));
     }
 
     /// Waits for the value.
@@ -77,7 +95,9 @@ impl Slot {
                 State::Failed(error, _) => return Err(error.clone()),
                 State::Donated => return Err(Error::new(ErrorKind::Internal, "read", "of a donated value")),
             }
+            self.waiting.fetch_add(1, Relaxed);
             state = self.arrived.wait(state).unwrap_or_else(|poisoned| poisoned.into_inner());
+            self.waiting.fetch_sub(1, Relaxed);
         }
     }
 
