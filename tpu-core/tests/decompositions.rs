@@ -254,7 +254,7 @@ fn qr_of_hard_matrices_is_as_good_as_lapack_demands_column_by_column() {
             let column = |of: &Matrix| Matrix::new(of.rows(), 1, |i, _| of.at(i, j) / largest);
             let residual = q.times(&column(&r)).minus(&column(&x)).norm();
             // A triangle's element may be subnormal: half the least number, seen in the column's units.
-            let lost = n as f64 * 2f64.powi(-1074) / largest;
+            let lost = n as f64 * f64::from_bits(1) / largest;
             assert!(residual <= allowed * column(&x).norm() + lost, "{name}: column {j} is off by {residual:e}");
         }
     }
@@ -278,7 +278,7 @@ fn elimination_keeps_to_its_bound_and_to_the_largest_pivots() {
             let magnitude: f64 = terms.map(|l| (lower(i, l) * lu.at(l, j)).abs()).sum();
             // Higham, theorem 9.3: k u |L| |U|, and as much again for this sum.
             let error = (product - x.at(rows[i] as usize, j)).abs();
-            let allowed = 2.0 * k as f64 * UNIT * magnitude + 2f64.powi(-1074) * k as f64;
+            let allowed = 2.0 * k as f64 * UNIT * magnitude + f64::from_bits(1) * k as f64;
             assert!(error <= allowed, "{name}: ({i}, {j}) is off by {error:e}, allowed {allowed:e}");
         }
     }

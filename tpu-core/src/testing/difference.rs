@@ -147,7 +147,8 @@ pub(super) fn grid(dtype: DType, x: f64) -> (f64, f64) {
         _ => (23, -149, f32::MAX.into()),
     };
     let exponent = if x == 0.0 || !x.is_finite() { least } else { x.abs().log2().floor() as i32 - digits };
-    (largest, 2f64.powi(exponent.max(least)))
+    // `powi` would take the reciprocal of an overflow.
+    (largest, f64::from(exponent.max(least)).exp2())
 }
 
 /// Whether a sum may come out as `got`, for an error of `relative` times the total magnitude of its terms; `finite` is that of the finite ones.

@@ -253,6 +253,15 @@ mod tests {
         }
     }
 
+    /// Found by the long sweep: under a pivot at the end of the range factors are subnormal, and their rounding shows in the product.
+    #[test]
+    fn a_subnormal_factor_may_lose_what_its_pivot_magnifies() {
+        let x = Array::new([2, 1], &[f64::MAX, 0.003_828_688_375_099_71]).unwrap();
+        let right = evaluate_op(&Op::Lu, std::slice::from_ref(&x)).unwrap();
+        assert!(right[0].cast_vec::<f64>()[1] < f64::MIN_POSITIVE);
+        assert_eq!(violation(&Op::Lu, &x, &right, &right), None);
+    }
+
     #[test]
     fn what_is_not_finite_must_show() {
         for op in [Op::Qr, Op::Eigh, Op::Lu] {
