@@ -85,7 +85,7 @@ const TIMEOUT: Duration = Duration::from_secs(3600);
 
 impl PjrtOptions {
     /// The time-out that counts; `None`: no limit.
-    fn timeout(&self) -> Result<Option<Duration>> {
+    fn limit(&self) -> Result<Option<Duration>> {
         let timeout = match (self.timeout, std::env::var("TPU_PJRT_TIMEOUT")) {
             (Some(timeout), _) => timeout,
             (None, Err(_)) => TIMEOUT,
@@ -141,7 +141,7 @@ impl Pjrt {
             options::check(name, value)?;
         }
         refuse_to_search_for_a_tpu(path)?;
-        let timeout = options.timeout()?;
+        let timeout = options.limit()?;
         let cache = match &options.cache {
             Some(cache) => Some(cache.clone()),
             None => Cache::default_of_process()?,
@@ -345,7 +345,7 @@ mod tests {
         for text in ["", "-1", "1.5", "1h"] {
             assert_eq!(seconds(text).unwrap_err().kind(), ErrorKind::Value, "{text}");
         }
-        let of = |timeout| PjrtOptions { timeout: Some(timeout), ..PjrtOptions::default() }.timeout().unwrap();
+        let of = |timeout| PjrtOptions { timeout: Some(timeout), ..PjrtOptions::default() }.limit().unwrap();
         assert_eq!(of(Duration::MAX), None);
         assert_eq!(of(Duration::from_millis(5)), Some(Duration::from_millis(5)));
     }
