@@ -33,6 +33,7 @@ pub use device::Device;
 pub use devices::{Found, devices};
 pub use dtype::{Complex64, DType, Element, F8E4M3FN, F8E5M2};
 pub use error::{Error, ErrorKind, Result};
+pub use ir::Precision;
 pub use lazy::Mode;
 pub use literal::Literal;
 pub use location::Location;

@@ -29,8 +29,8 @@ pub struct Attention<'a> {
 /// float dtype. A query that sees no key gives zeros, as in PyTorch. Scores and softmax of 16-bit floats are float32, the
 /// weights are rounded before they meet the values.
 ///
-/// The composite `tpu.attention` of query, key, value and the mask if there is one, with the attributes `causal`, `scale` and
-/// `mask` (flag). With dropout it is recorded op by op.
+/// The composite `tpu.attention` of query, key, value and the mask if there is one, with the attributes `causal`, `scale`,
+/// `mask` (flag) and `precision` (a [`Precision`]'s name). With dropout it is recorded op by op.
 ///
 /// Errors on other shapes or dtypes, or a dropout that is not from 0 to 1.
 ///
@@ -63,6 +63,7 @@ pub fn scaled_dot_product_attention(
         ("causal", Attribute::Bool(options.causal)),
         ("scale", Attribute::Float(scale)),
         ("mask", Attribute::Bool(options.mask.is_some())),
+        ("precision", Attribute::Text(Precision::current().name().into())),
     ]);
     let operands: SmallVec<[&Tensor; 4]> =
         [Some(query), Some(key), Some(value), options.mask].into_iter().flatten().collect();
@@ -125,7 +126,7 @@ fn batched(rank: usize, rhs_contract: usize, result: DType) -> DotDims {
         rhs_batch: (0..rank - 2).collect(),
         lhs_contract: Axes::from_slice(&[rank - 1]),
         rhs_contract: Axes::from_slice(&[rhs_contract]),
-        precision: Precision::Highest,
+        precision: Precision::current(),
         result,
     }
 }

@@ -75,7 +75,7 @@ pub fn conv2d(x: &Tensor, weight: &Tensor, bias: Option<&Tensor>, options: Conv2
         reversal: smallvec![false, false],
         feature_groups: options.groups,
         batch_groups: 1,
-        precision: Precision::Highest,
+        precision: Precision::current(),
         result: x.dtype(),
     };
     let y = images.convolution(weight, dims)?;

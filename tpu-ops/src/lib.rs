@@ -14,7 +14,8 @@
 //! # Precision
 //!
 //! Nothing is promoted: operands have one dtype. Of float16 and bfloat16 operands softmax, norms, losses and activations
-//! compute in float32 and round once, at the end.
+//! compute in float32 and round once, at the end. Products of float32 are float32 unless a
+//! [`Precision`](tpu_core::Precision) says that a target may round the operands first.
 //!
 //! ```
 //! use tpu_core::{DType, Tensor};

@@ -43,7 +43,7 @@ pub fn linear(x: &Tensor, weight: &Tensor, bias: Option<&Tensor>) -> Result<Tens
             rhs_batch: Axes::new(),
             lhs_contract: Axes::from_slice(&[x.rank() - 1]),
             rhs_contract: Axes::from_slice(&[1]),
-            precision: Precision::Highest,
+            precision: Precision::current(),
             result: x.dtype(),
         },
     )?;

@@ -91,7 +91,7 @@ impl Module for Conv2d {
             reversal: SmallVec::from_slice(&[false, false]),
             feature_groups: options.groups,
             batch_groups: 1,
-            precision: Precision::Highest,
+            precision: Precision::current(),
             result: x.dtype(),
         };
         let product = x.convolution(&amp::value(&self.weight)?, dims)?;

@@ -204,6 +204,14 @@ impl Attributes {
         }
     }
 
+    /// The text of this name.
+    pub fn text(&self, name: &str) -> Option<&str> {
+        match self.get(name) {
+            Some(Attribute::Text(v)) => Some(v),
+            _ => None,
+        }
+    }
+
     /// The flag of this name; false when absent.
     pub fn flag(&self, name: &str) -> bool {
         matches!(self.get(name), Some(Attribute::Bool(true)))

@@ -1,6 +1,7 @@
 //! How much goes into one program, and other settings of the recording thread.
 
 use crate::Location;
+use crate::ir::Precision;
 use crate::lazy::trace::Trace;
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;
@@ -27,10 +28,12 @@ pub enum Mode {
 }
 
 static DEFAULT: AtomicU8 = AtomicU8::new(0);
+static DEFAULT_PRECISION: AtomicU8 = AtomicU8::new(Precision::Highest as u8);
 
 /// What a thread's recording depends on and every operation looks at. Without a destructor, so reading it tests nothing.
 struct Recorder {
     mode: Cell<Option<Mode>>,
+    precision: Cell<Option<Precision>>,
     unchecked: Cell<bool>,
     strict_rounding: Cell<bool>,
     /// How many [`Surroundings`] are set. While none is, nobody need look there.
@@ -49,6 +52,7 @@ pub(crate) struct Surroundings {
 thread_local! {
     static RECORDER: Recorder = const { Recorder {
         mode: Cell::new(None),
+        precision: Cell::new(None),
         unchecked: Cell::new(false),
         strict_rounding: Cell::new(false),
         surroundings: Cell::new(0),
@@ -81,6 +85,38 @@ impl Mode {
     /// Runs `f` with this mode on this thread.
     pub fn scope<T>(self, f: impl FnOnce() -> T) -> T {
         with(|recorder| &recorder.mode, Some(self), f)
+    }
+}
+
+/// How exactly the products recorded by a thread are computed, where the target can choose; the default is
+/// [`Highest`](Self::Highest): `float32` products are `float32`, as in PyTorch. The host always computes in full.
+///
+/// ```
+/// use tpu_core::{DType, Precision, Tensor};
+/// let x = Tensor::ones([2, 2], DType::F32)?;
+/// let y = Precision::Default.scope(|| x.matmul(&x))?;
+/// assert_eq!(y.to_vec::<f32>()?, [2.0; 4]);
+/// assert_eq!(Precision::current(), Precision::Highest);
+/// # Ok::<(), tpu_core::Error>(())
+/// ```
+impl Precision {
+    /// The precision of this thread: that of the innermost [`scope`](Self::scope), else the process's default.
+    pub fn current() -> Self {
+        RECORDER.with(|recorder| recorder.precision.get()).unwrap_or_else(|| {
+            let default = DEFAULT_PRECISION.load(Ordering::Relaxed);
+            Self::ALL.iter().copied().find(|&precision| precision as u8 == default).unwrap_or(Self::Highest)
+        })
+    }
+
+    /// Makes this the default of all threads: PyTorch's `torch.set_float32_matmul_precision`.
+    pub fn set_default(self) {
+        DEFAULT_PRECISION.store(self as u8, Ordering::Relaxed);
+    }
+
+    /// Runs `f` with this precision on this thread. A derivative has the precision of what it is the derivative of,
+    /// wherever it is taken.
+    pub fn scope<T>(self, f: impl FnOnce() -> T) -> T {
+        with(|recorder| &recorder.precision, Some(self), f)
     }
 }
 

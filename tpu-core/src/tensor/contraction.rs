@@ -87,7 +87,7 @@ impl Tensor {
     }
 }
 
-/// Dimension numbers of a product with one contracted axis, in full precision.
+/// Dimension numbers of a product with one contracted axis, in this thread's precision.
 fn dot_dims(
     lhs_batch: impl Iterator<Item = usize>,
     lhs_contract: usize,
@@ -100,7 +100,7 @@ fn dot_dims(
         rhs_batch: rhs_batch.collect(),
         lhs_contract: Axes::from_slice(&[lhs_contract]),
         rhs_contract: Axes::from_slice(&[rhs_contract]),
-        precision: Precision::Highest,
+        precision: Precision::current(),
         result,
     }
 }

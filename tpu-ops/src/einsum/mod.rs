@@ -175,7 +175,7 @@ impl Term {
                 rhs_batch: other.axes(&batch),
                 lhs_contract: self.axes(&contracted),
                 rhs_contract: other.axes(&contracted),
-                precision: Precision::Highest,
+                precision: Precision::current(),
                 result: self.tensor.dtype(),
             };
             self.tensor.dot_general(&other.tensor, dims)?

@@ -18,7 +18,7 @@ pub(super) fn gradients(cx: &Context<'_>, attributes: &Attributes) -> Result<Gra
     // Otherwise a backend would find the forward pass's scores equal to those computed again, and keep them until then.
     let held = behind_barrier(&[cx.input(0)?, cx.input(1)?], &[Some(g.clone())])?;
     let (q, k) = (held[0].clone(), held[1].clone());
-    let heads = Heads::new(&q, &k);
+    let heads = Heads::new(&q, &k, attributes);
     let dtype = q.dtype();
     let wide = accumulator(dtype);
     let weights = weights(cx, &heads, &q, &k, attributes)?;
@@ -87,15 +87,22 @@ struct Heads {
     queries: Shape,
     /// The same with one head per key head.
     grouped: Shape,
+    /// Of the products, as in the body.
+    precision: Precision,
 }
 
 impl Heads {
-    fn new(q: &Tensor, k: &Tensor) -> Self {
+    fn new(q: &Tensor, k: &Tensor, attributes: &Attributes) -> Self {
         let rank = q.rank();
         let lead = &k.sizes()[..rank - 2];
         let each = if rank > 2 { q.sizes()[rank - 3] / lead[rank - 3].max(1) } else { 1 };
         let rows = each * q.sizes()[rank - 2];
-        Self { queries: q.sizes()[..rank - 1].into(), grouped: lead.iter().copied().chain([rows]).collect() }
+        let named = |precision: &&Precision| attributes.text("precision") == Some(precision.name());
+        Self {
+            queries: q.sizes()[..rank - 1].into(),
+            grouped: lead.iter().copied().chain([rows]).collect(),
+            precision: Precision::ALL.iter().copied().find(|precision| named(&precision)).unwrap_or(Precision::Highest),
+        }
     }
 
     fn with_last(x: &Tensor, lead: &Shape) -> Result<Tensor> {
@@ -119,7 +126,7 @@ impl Heads {
             rhs_batch: (0..rank - 2).collect(),
             lhs_contract: SmallVec::from_slice(&[rank - 1 - contract.0]),
             rhs_contract: SmallVec::from_slice(&[rank - 1 - contract.1]),
-            precision: Precision::Highest,
+            precision: self.precision,
             result,
         };
         a.dot_general(b, dims)
