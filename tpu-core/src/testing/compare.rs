@@ -78,7 +78,7 @@ pub(super) fn judge(
     graph: &Graph,
     arguments: &[Array],
 ) -> Result<(Coverage, Vec<Array>), String> {
-    let mut walk = Walk { backend, graph, coverage: Coverage::default() };
+    let mut walk = Walk { backend, graph, coverage: Coverage::default(), steps: Vec::new() };
     let unfused = walk.block(graph.main(), arguments.to_vec())?;
     let mut coverage = walk.coverage;
     if !coverage.unsupported.is_empty() {
@@ -104,6 +104,25 @@ pub(super) fn judge(
     Ok((coverage, unfused))
 }
 
+/// One node of a program that was run node by node.
+#[derive(Clone, Debug)]
+pub struct Step {
+    /// The node: of block 0, or of a block that is run once or more.
+    pub node: NodeId,
+    /// The node as a program.
+    pub program: Graph,
+    /// What it was given: results of the backend.
+    pub operands: Vec<Array>,
+}
+
+/// What every node of a program is given when the backend runs it node by node, and the results. All nodes are compared
+/// with the interpreter on the way; where the backend does not support one, the interpreter's results go on.
+pub fn steps(backend: &dyn Backend, graph: &Graph, arguments: &[Array]) -> Result<(Vec<Step>, Vec<Array>), String> {
+    let mut walk = Walk { backend, graph, coverage: Coverage::default(), steps: Vec::new() };
+    let results = walk.block(graph.main(), arguments.to_vec())?;
+    Ok((walk.steps, results))
+}
+
 /// Runs a program on device 0 of a backend.
 pub fn run(backend: &dyn Backend, graph: &Graph, arguments: &[Array], options: CompileOptions) -> Result<Vec<Array>> {
     let executable = backend.compile(graph, options)?;
@@ -112,7 +131,7 @@ pub fn run(backend: &dyn Backend, graph: &Graph, arguments: &[Array], options: C
     executable.run(0, &mut arguments)?.results.iter().map(read).collect()
 }
 
-fn read(buffer: &Arc<dyn Buffer>) -> Result<Array> {
+pub(super) fn read(buffer: &Arc<dyn Buffer>) -> Result<Array> {
     let ty = buffer.ty().clone();
     let mut bytes = vec![0; ty.bytes().unwrap_or(0)];
     buffer.read(&mut bytes)?;
@@ -156,6 +175,7 @@ struct Walk<'a> {
     backend: &'a dyn Backend,
     graph: &'a Graph,
     coverage: Coverage,
+    steps: Vec<Step>,
 }
 
 impl Walk<'_> {
@@ -198,6 +218,7 @@ impl Walk<'_> {
         };
         let types: Vec<Type> = operands.iter().map(|x| x.ty().clone()).collect();
         let program = samples::program(&types, node.op.clone()).map_err(|error| place(format!("{error:?}")))?;
+        self.steps.push(Step { node: id, program: program.clone(), operands: operands.to_vec() });
         let expected = evaluate(&program, operands).map_err(|error| place(format!("interpreter: {error:?}")))?.results;
         let options = CompileOptions { strict_rounding: true };
         let got = match run(self.backend, &program, operands, options) {

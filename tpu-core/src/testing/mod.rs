@@ -6,6 +6,7 @@
 
 pub mod arguments;
 pub(crate) mod backward;
+pub mod batch;
 mod cases;
 mod choices;
 pub mod compare;
@@ -15,5 +16,6 @@ pub mod graphs;
 mod grow;
 pub mod modes;
 pub mod tolerance;
+pub mod xla;
 
 pub use cases::cases;

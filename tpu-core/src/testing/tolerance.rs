@@ -27,6 +27,9 @@ pub enum Tolerance {
         /// Number of factors.
         factors: usize,
     },
+    /// The inverse error function by way of `w = −ln(1 − x²)` with `x²` rounded: `w` is off by `u / (1 − x²)`, and so the
+    /// result, which grows at most as `√w`, by half of that over `w`, relatively; and so many steps.
+    OfRoundedSquare(u64),
     /// Complex results: so many `u` of the modulus, in each part, when operands and result are of moderate size.
     Modulus(f64),
     /// Factors, decompositions and solutions: what all results together must satisfy, within the error that a computation in the

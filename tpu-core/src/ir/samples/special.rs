@@ -87,6 +87,15 @@ fn reductions(all: &mut Samples) {
             all.add(&name, &[f32s(&[5, 2])], Op::Cumulative { kind, axis: 0, reverse });
         }
     }
+    let window = Window {
+        sizes: smallvec![],
+        strides: smallvec![],
+        base_dilations: smallvec![],
+        window_dilations: smallvec![],
+        padding: smallvec![],
+    };
+    let scalar = Op::SelectAndScatter { select: Extreme::Max, window: Arc::new(window) };
+    all.add("select_and_scatter scalar", &[f32s(&[]), f32s(&[])], scalar);
     all.add("cumulative empty", &[f32s(&[0])], Op::Cumulative { kind: Reducer::Sum, axis: 0, reverse: true });
     let sliding = Window {
         sizes: smallvec![3],
@@ -232,6 +241,15 @@ fn indexing(all: &mut Samples) {
         ..row_scatter(Some(Reducer::Max))
     };
     scatter("scatter batching", &[2, 5], &[2, 3], &[2, 3], along);
+    for (name, combiner) in [("scatter scalar", None), ("scatter scalar add", Some(Reducer::Sum))] {
+        let scalar = ScatterDims {
+            update_window_dims: smallvec![],
+            inserted_window_dims: smallvec![],
+            scatter_dims_to_operand_dims: smallvec![],
+            ..row_scatter(combiner)
+        };
+        scatter(name, &[], &[4, 0], &[4], scalar);
+    }
     scatter("scatter into nothing", &[0, 3], &[2], &[2, 3], row_scatter(None));
 
     let pair = [f32s(&[2, 5]), Type::new(DType::I64, [2, 5])];

@@ -1,16 +1,25 @@
-//! What ops that StableHLO lacks mean in StableHLO.
+//! What ops mean in StableHLO that StableHLO lacks, or that its compilers compute otherwise.
 //!
 //! Each is written as a composite `tpu_core.<op>`, whose attributes are the op's and whose decomposition is a program
-//! of the ops that StableHLO has. A target may have a kernel for the name; all others inline the decomposition.
+//! of the ops that StableHLO has. A target may have a kernel for the name; all others inline the decomposition. Within
+//! one, every op is StableHLO's.
 
-use super::philox;
-use crate::ir::{BinaryOp, Comparison, CustomCall, Graph, Op, Type, Value, Window};
+mod convert;
+mod lu;
+mod philox;
+mod power;
+
+use crate::ir::{BinaryOp, BlockId, Comparison, CustomCall, Graph, Op, Reducer, Type, UnaryOp, Value, Window};
 use crate::{DType, Literal, Scalar, Shape};
 use smallvec::{SmallVec, smallvec};
 use std::sync::Arc;
 
-/// The decomposition of `op` on operands of these types, if StableHLO lacks it.
+/// The decomposition of `op` on operands of these types, unless StableHLO has the op as it is.
 pub(super) fn decompose(op: &Op, operands: &[&Type]) -> Option<Graph> {
+    use DType::{BF16, F16};
+    let dtype = operands.first().map(|ty| ty.dtype);
+    let narrow = matches!(dtype, Some(F16 | BF16));
+    let adds = |kind: &Reducer| matches!(kind, Reducer::Sum | Reducer::Product);
     let write: fn(&mut Builder, &Op, &[Value]) -> Vec<Value> = match op {
         Op::Cumulative { .. } => cumulative,
         Op::TopK { .. } => top_k,
@@ -18,48 +27,123 @@ pub(super) fn decompose(op: &Op, operands: &[&Type]) -> Option<Graph> {
         Op::Cholesky { .. } => cholesky,
         Op::Qr => qr,
         Op::Eigh => eigh,
-        Op::Lu => lu,
+        Op::Lu => |build, _, operands| lu::lu(build, operands[0]),
+        Op::Convert(to) if convert::differs(dtype?, *to) => |build, op, operands| match op {
+            Op::Convert(to) => vec![convert::convert(build, operands[0], *to)],
+            _ => Vec::new(),
+        },
+        Op::Binary(BinaryOp::Power) if !dtype?.is_differentiable() => {
+            |build, _, operands| vec![power::integer(build, operands[0], operands[1])]
+        }
+        Op::Unary(op) if narrow && is_function(*op) => in_f32,
+        Op::Unary(UnaryOp::Sin) if dtype?.is_complex() => |build, _, operands| vec![complex_sine(build, operands[0])],
+        Op::Binary(BinaryOp::Power | BinaryOp::Atan2) if narrow => in_f32,
+        Op::Reduce { kind, .. } | Op::ReduceWindow { kind, .. } if narrow && adds(kind) => in_f32,
+        Op::Reduce { axes, .. } if axes.iter().all(|&axis| operands[0].shape.size(axis) == 1) => reshaped,
+        Op::Scatter(_) if operands[0].shape.rank() == 0 => scatter_scalar,
+        // XLA ends the process for a scalar's.
+        Op::SelectAndScatter { .. } if operands[0].shape.rank() == 0 => |_, _, operands| vec![operands[1]],
         _ => return None,
     };
-    let mut build = Builder(Graph::new());
-    let main = build.0.main();
-    let parameters: Vec<Value> = operands.iter().map(|&ty| build.0.parameter(main, ty.clone())).collect();
+    let mut build = Builder::new();
+    let main = build.block;
+    let parameters: Vec<Value> = operands.iter().map(|&ty| build.graph.parameter(main, ty.clone())).collect();
     let results = write(&mut build, op, &parameters);
-    build.0.set_results(main, results);
-    Some(build.0)
+    build.graph.set_results(main, results);
+    Some(build.graph)
 }
 
 /// Writes a decomposition. Ops and operands are ours and fit each other, which tests check for every op and dtype.
-pub(super) struct Builder(Graph);
+struct Builder {
+    graph: Graph,
+    /// Where nodes go.
+    block: BlockId,
+}
 
 impl Builder {
+    fn new() -> Self {
+        let graph = Graph::new();
+        Self { block: graph.main(), graph }
+    }
+
     /// The first result of a new node.
-    pub(super) fn push(&mut self, op: Op, operands: &[Value]) -> Value {
+    fn push(&mut self, op: Op, operands: &[Value]) -> Value {
         self.all(op, operands)[0]
     }
 
     /// All results of a new node.
-    fn all(&mut self, op: Op, operands: &[Value]) -> SmallVec<[Value; 3]> {
-        let node = self.0.push(self.0.main(), op, operands).expect("a decomposition fits together");
-        (0..self.0[node].types.len() as u32).map(|result| Value { node, result }).collect()
+    fn all(&mut self, op: Op, operands: &[Value]) -> SmallVec<[Value; 4]> {
+        let node = self.graph.push(self.block, op, operands).expect("a decomposition fits together");
+        (0..self.graph[node].types.len() as u32).map(|result| Value { node, result }).collect()
     }
 
-    pub(super) fn binary(&mut self, op: BinaryOp, lhs: Value, rhs: Value) -> Value {
+    fn unary(&mut self, op: UnaryOp, x: Value) -> Value {
+        self.push(Op::Unary(op), &[x])
+    }
+
+    fn binary(&mut self, op: BinaryOp, lhs: Value, rhs: Value) -> Value {
         self.push(Op::Binary(op), &[lhs, rhs])
     }
 
+    fn compare(&mut self, op: Comparison, lhs: Value, rhs: Value) -> Value {
+        self.push(Op::Compare(op), &[lhs, rhs])
+    }
+
+    fn select(&mut self, predicate: Value, on_true: Value, on_false: Value) -> Value {
+        self.push(Op::Select, &[predicate, on_true, on_false])
+    }
+
+    fn convert(&mut self, x: Value, to: DType) -> Value {
+        if self.ty(x).dtype == to { x } else { self.push(Op::Convert(to), &[x]) }
+    }
+
     /// A constant of one number.
-    pub(super) fn filled(&mut self, dtype: DType, shape: &Shape, value: impl Into<Scalar>) -> Value {
-        self.0.constant(self.0.main(), Literal::splat(dtype, shape, value))
+    fn filled(&mut self, dtype: DType, shape: &Shape, value: impl Into<Scalar>) -> Value {
+        self.graph.constant(self.block, Literal::splat(dtype, shape, value))
+    }
+
+    /// A constant of one number, of the type of `x`.
+    fn like(&mut self, x: Value, value: impl Into<Scalar>) -> Value {
+        let Type { dtype, shape } = self.ty(x);
+        self.filled(dtype, &shape, value)
     }
 
     /// A scalar repeated.
-    pub(super) fn broadcast(&mut self, scalar: Value, shape: &Shape) -> Value {
-        self.push(Op::BroadcastInDim { shape: shape.clone(), axes: smallvec![] }, &[scalar])
+    fn broadcast(&mut self, scalar: Value, shape: &Shape) -> Value {
+        self.spread(scalar, shape, &[])
+    }
+
+    /// `x` repeated along the axes of `shape` that are not in `axes`.
+    fn spread(&mut self, x: Value, shape: &Shape, axes: &[usize]) -> Value {
+        self.push(Op::BroadcastInDim { shape: shape.clone(), axes: axes.into() }, &[x])
     }
 
     fn ty(&self, value: Value) -> Type {
-        self.0.ty(value).clone()
+        self.graph.ty(value).clone()
+    }
+
+    /// The values after the last round of a loop.
+    fn repeat(
+        &mut self,
+        initial: &[Value],
+        cond: impl FnOnce(&mut Self, &[Value]) -> Value,
+        body: impl FnOnce(&mut Self, &[Value]) -> Vec<Value>,
+    ) -> SmallVec<[Value; 4]> {
+        let types: Vec<Type> = initial.iter().map(|&value| self.ty(value)).collect();
+        let cond = self.inner(&types, |build, values| vec![cond(build, values)]);
+        let body = self.inner(&types, body);
+        self.all(Op::While { cond, body }, initial)
+    }
+
+    /// A block of its own.
+    fn inner(&mut self, types: &[Type], write: impl FnOnce(&mut Self, &[Value]) -> Vec<Value>) -> BlockId {
+        let block = self.graph.block();
+        let outer = std::mem::replace(&mut self.block, block);
+        let parameters: Vec<Value> = types.iter().map(|ty| self.graph.parameter(block, ty.clone())).collect();
+        let results = write(self, &parameters);
+        self.graph.set_results(block, results);
+        self.block = outer;
+        block
     }
 
     /// The first `counts[i]` elements of the last axes.
@@ -77,10 +161,9 @@ impl Builder {
         let rank = shape.rank();
         let [row, column] =
             [rank - 2, rank - 1].map(|axis| self.push(Op::Iota { axis, dtype: DType::I64, shape: shape.clone() }, &[]));
-        let direction = if lower { Comparison::Ge } else { Comparison::Le };
-        let inside = self.push(Op::Compare(direction), &[row, column]);
+        let inside = self.compare(if lower { Comparison::Ge } else { Comparison::Le }, row, column);
         let zero = self.filled(dtype, &shape, 0);
-        self.push(Op::Select, &[inside, x, zero])
+        self.select(inside, x, zero)
     }
 
     fn call(
@@ -89,17 +172,78 @@ impl Builder {
         backend_config: &str,
         operands: &[Value],
         results: Vec<Type>,
-    ) -> SmallVec<[Value; 3]> {
+    ) -> SmallVec<[Value; 4]> {
         let (target, backend_config) = (target.to_string(), backend_config.to_string());
         let call = CustomCall { target, backend_config, has_side_effect: false, results };
         self.all(Op::CustomCall(Arc::new(call)), operands)
     }
 }
 
+/// Whether more than one rounding makes a result.
+fn is_function(op: UnaryOp) -> bool {
+    use UnaryOp::{Cbrt, Cos, Erf, ErfInv, Exp, Expm1, Log, Log1p, Logistic, Rsqrt, Sin, Tan, Tanh};
+    matches!(op, Exp | Expm1 | Log | Log1p | Logistic | Tanh | Sin | Cos | Tan | Rsqrt | Cbrt | Erf | ErfInv)
+}
+
+/// Functions, sums and products of 16-bit floats in `f32`, rounded once. A compiler may round at each step.
+fn in_f32(build: &mut Builder, op: &Op, operands: &[Value]) -> Vec<Value> {
+    let wide: Vec<Value> = operands.iter().map(|&x| build.convert(x, DType::F32)).collect();
+    let result = build.push(op.clone(), &wide);
+    vec![build.convert(result, build.ty(operands[0]).dtype)]
+}
+
+/// Every update has the scalar's place. XLA makes an invalid program of it.
+fn scatter_scalar(build: &mut Builder, op: &Op, operands: &[Value]) -> Vec<Value> {
+    let Op::Scatter(dims) = op else { return Vec::new() };
+    let count = build.ty(operands[2]).shape.elements().unwrap_or(0);
+    let all = [(operands[0], 1), (operands[2], count)].map(|(x, n)| build.push(Op::Reshape([n].into()), &[x]));
+    let all = build.push(Op::Concatenate { axis: 0 }, &all);
+    vec![match dims.combiner {
+        Some(kind) => build.push(Op::Reduce { kind, axes: smallvec![0] }, &[all]),
+        None => {
+            let last = Op::Slice { start: smallvec![count], limit: smallvec![count + 1], strides: smallvec![1] };
+            let last = build.push(last, &[all]);
+            build.push(Op::Reshape(Shape::scalar()), &[last])
+        }
+    }]
+}
+
+/// `sin a cosh b + i cos a sinh b`. XLA takes `sinh b` for half of `eᵇ − e⁻ᵇ`, in which a small `b` is lost: this takes
+/// `(m + m / (m + 1)) / 2` with `m = eᵇ − 1` for it.
+fn complex_sine(build: &mut Builder, x: Value) -> Value {
+    let [a, b] = [UnaryOp::Real, UnaryOp::Imag].map(|part| build.unary(part, x));
+    let (half, one) = (build.like(b, 0.5), build.like(b, 1));
+    let minus_b = build.unary(UnaryOp::Neg, b);
+    let [up, down] = [b, minus_b].map(|x| build.unary(UnaryOp::Exp, x));
+    let [sum, difference] = [BinaryOp::Add, BinaryOp::Subtract].map(|op| build.binary(op, up, down));
+    let less = build.unary(UnaryOp::Expm1, b);
+    let more = build.binary(BinaryOp::Add, less, one);
+    let quotient = build.binary(BinaryOp::Divide, less, more);
+    let near = build.binary(BinaryOp::Add, less, quotient);
+    let size = build.unary(UnaryOp::Abs, b);
+    let is_near = build.compare(Comparison::Lt, size, one);
+    let difference = build.select(is_near, near, difference);
+    let parts = [(UnaryOp::Sin, sum), (UnaryOp::Cos, difference)].map(|(op, twice)| {
+        let (factor, hyperbolic) = (build.unary(op, a), build.binary(BinaryOp::Multiply, twice, half));
+        build.binary(BinaryOp::Multiply, factor, hyperbolic)
+    });
+    build.push(Op::Complex, &parts)
+}
+
+/// A reduction over one element is that element, also where combining it with the identity would change it: a complex
+/// product of one and NaN is NaN in both parts.
+fn reshaped(build: &mut Builder, op: &Op, operands: &[Value]) -> Vec<Value> {
+    let Op::Reduce { axes, .. } = op else { return Vec::new() };
+    let shape = build.ty(operands[0]).shape;
+    let kept = shape.sizes().iter().enumerate().filter(|(axis, _)| !axes.contains(axis));
+    let shape: Shape = kept.map(|(_, &size)| size).collect();
+    vec![build.push(Op::Reshape(shape), operands)]
+}
+
 /// A window over all elements up to this one.
 fn cumulative(build: &mut Builder, op: &Op, operands: &[Value]) -> Vec<Value> {
     let &Op::Cumulative { kind, axis, reverse } = op else { return Vec::new() };
-    let shape = build.ty(operands[0]).shape;
+    let Type { dtype, shape } = build.ty(operands[0]);
     let rank = shape.rank();
     let mut window = Window {
         sizes: smallvec![1; rank],
@@ -113,7 +257,11 @@ fn cumulative(build: &mut Builder, op: &Op, operands: &[Value]) -> Vec<Value> {
     window.sizes[axis] = size;
     let before = size as i64 - 1;
     window.padding[axis] = if reverse { (0, before) } else { (before, 0) };
-    vec![build.push(Op::ReduceWindow { kind, window: Arc::new(window) }, operands)]
+    let windows = Op::ReduceWindow { kind, window: Arc::new(window) };
+    match (dtype, kind) {
+        (DType::F16 | DType::BF16, Reducer::Sum | Reducer::Product) => in_f32(build, &windows, operands),
+        _ => vec![build.push(windows, operands)],
+    }
 }
 
 /// The first elements after a stable sort. `chlo.top_k` orders −0 before +0 and NaN by sign.
@@ -164,15 +312,6 @@ fn eigh(build: &mut Builder, _: &Op, operands: &[Value]) -> Vec<Value> {
     vec![results[1], results[0]]
 }
 
-fn lu(build: &mut Builder, _: &Op, operands: &[Value]) -> Vec<Value> {
-    let x = build.ty(operands[0]);
-    let (&columns, rest) = x.shape.sizes().split_last().unwrap_or((&0, &[]));
-    let (&rows, batch) = rest.split_last().unwrap_or((&0, &[]));
-    let integers = |size: usize| Type::new(DType::I32, batch.iter().copied().chain([size]).collect::<Shape>());
-    let results = vec![x.clone(), integers(rows.min(columns)), integers(rows)];
-    build.call("LuDecomposition", "", operands, results).into_vec()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -221,6 +360,14 @@ mod tests {
         for lower in [false, true] {
             cases.push((Op::Cholesky { lower }, vec![positive.clone()]));
         }
+        for base in [-3i8, -1, 0, 1, 2, 3, i8::MIN] {
+            let exponents: Vec<i8> = (0..=u8::MAX).map(|bits| bits as i8).collect();
+            let bases = Array::new([256], &[base; 256]).unwrap();
+            cases.push((Op::Binary(BinaryOp::Power), vec![bases, Array::new([256], &exponents).unwrap()]));
+        }
+        let wide: Vec<u64> = (0..64).map(|i| u64::MAX >> i).collect();
+        let wide = Array::new([64], &wide).unwrap();
+        cases.push((Op::Binary(BinaryOp::Power), vec![wide.clone(), wide]));
         for (op, operands) in cases {
             let expected = evaluate_op(&op, &operands).unwrap();
             let got = decomposed(&op, &operands);

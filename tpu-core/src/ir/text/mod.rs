@@ -14,11 +14,9 @@
 //! * The block of a composite is the private function `@bN`.
 //! * Branches of `case` see their surroundings in StableHLO, ours see only their parameters. A branch with
 //!   parameters begins with an `optimization_barrier` over the arguments, whose results are the parameters.
-//! * An op that StableHLO lacks, or has with another meaning, is a composite `tpu_core.<op>` whose decomposition, the
+//! * An op that StableHLO lacks, has with another meaning or leaves to the target is a composite `tpu_core.<op>` whose decomposition, the
 //!   private function `@vN`, says in StableHLO what it means.
 //!
-//! Conversions of floats to integers are written as `convert`: targets saturate where PyTorch wraps.
-
 mod attributes;
 mod decompose;
 mod fields;
@@ -27,7 +25,6 @@ mod literal;
 mod lower;
 mod operation;
 mod parse;
-mod philox;
 mod print;
 mod regions;
 mod tree;

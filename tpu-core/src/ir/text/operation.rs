@@ -22,6 +22,11 @@ pub(super) fn read<'o, 't>(source: &'t str, operation: &'o Operation<'t>) -> Res
     Ok((op, &operation.operands[..own.min(operation.operands.len())]))
 }
 
+/// The variant of this name.
+fn find<T: Copy>(all: &[T], shown: fn(T) -> &'static str, name: &str) -> Option<T> {
+    all.iter().copied().find(|&variant| shown(variant) == name)
+}
+
 fn fields<'o, 't>(source: &'t str, operation: &'o Operation<'t>) -> Fields<'o, 't> {
     Fields { source, start: operation.start, entries: &operation.attributes }
 }
@@ -33,19 +38,34 @@ pub(super) fn composite_of_ours(source: &str, operation: &Operation<'_>) -> Resu
         return Ok(None);
     };
     let constants = fields.dictionary("composite_attributes")?;
+    let kind = || constants.named(Reducer::ALL, Reducer::name, constants.text("kind")?);
+    let window = || Reader { fields: constants, operation }.window(true).map(Arc::new);
     Ok(Some(match name {
-        "cumulative" => Op::Cumulative {
-            kind: constants.named(Reducer::ALL, Reducer::name, constants.text("kind")?)?,
-            axis: constants.size("axis")?,
-            reverse: constants.flag("reverse")?,
+        "convert" => Op::Convert(Reader { fields, operation }.result()?.dtype),
+        "reduce" => Op::Reduce { kind: kind()?, axes: constants.axes("dimensions")? },
+        "reduce_window" => Op::ReduceWindow { kind: kind()?, window: window()? },
+        "select_and_scatter" => Op::SelectAndScatter {
+            select: constants.named(Extreme::ALL, Extreme::name, constants.text("select")?)?,
+            window: window()?,
         },
+        "scatter" => {
+            let combiner = constants.find("kind").map(|_| kind()).transpose()?;
+            Op::Scatter(Arc::new(Reader { fields: constants, operation }.scatter(combiner)?))
+        }
+        "cumulative" => {
+            Op::Cumulative { kind: kind()?, axis: constants.size("axis")?, reverse: constants.flag("reverse")? }
+        }
         "top_k" => Op::TopK { k: constants.size("k")?, largest: constants.flag("largest")? },
         "rng_bits" => Op::RngBits(Reader { fields, operation }.result()?.shape.clone()),
         "cholesky" => Op::Cholesky { lower: constants.flag("lower")? },
         "qr" => Op::Qr,
         "eigh" => Op::Eigh,
         "lu" => Op::Lu,
-        _ => return Err(fields.fail(format_args!("a composite that exists, got tpu_core.{name}"))),
+        _ => match (find(UnaryOp::ALL, UnaryOp::name, name), find(BinaryOp::ALL, BinaryOp::name, name)) {
+            (Some(op), _) => Op::Unary(op),
+            (None, Some(op)) => Op::Binary(op),
+            (None, None) => return Err(fields.fail(format_args!("a composite that exists, got tpu_core.{name}"))),
+        },
     }))
 }
 
@@ -80,10 +100,10 @@ impl<'o, 't> Reader<'o, 't> {
         let fields = &self.fields;
         let full = self.operation.name.as_str();
         let name = full.strip_prefix("stablehlo.").or_else(|| full.strip_prefix("chlo.")).unwrap_or(full);
-        if let Some(&op) = UnaryOp::ALL.iter().find(|op| op.name() == name) {
+        if let Some(op) = find(UnaryOp::ALL, UnaryOp::name, name) {
             return Ok(Op::Unary(op));
         }
-        if let Some(&op) = BinaryOp::ALL.iter().find(|op| op.name() == name) {
+        if let Some(op) = find(BinaryOp::ALL, BinaryOp::name, name) {
             return Ok(Op::Binary(op));
         }
         Ok(match name {
@@ -133,7 +153,7 @@ impl<'o, 't> Reader<'o, 't> {
             "dot_general" => Op::DotGeneral(Arc::new(self.dot()?)),
             "convolution" => Op::Convolution(Arc::new(self.convolution()?)),
             "gather" => Op::Gather(Arc::new(self.gather()?)),
-            "scatter" => Op::Scatter(Arc::new(self.scatter()?)),
+            "scatter" => Op::Scatter(Arc::new(self.scatter(self.combiner(0)?)?)),
             "sort" => Op::Sort {
                 axis: fields.size("dimension")?,
                 descending: self.direction(0, Comparison::ALL, Comparison::name)? == Comparison::Gt,
@@ -306,7 +326,7 @@ impl<'o, 't> Reader<'o, 't> {
         })
     }
 
-    fn scatter(&self) -> Result<ScatterDims> {
+    fn scatter(&self, combiner: Option<Reducer>) -> Result<ScatterDims> {
         let numbers = "scatter_dimension_numbers";
         let axes = |name| self.fields.inner_axes(numbers, name);
         Ok(ScatterDims {
@@ -318,7 +338,7 @@ impl<'o, 't> Reader<'o, 't> {
             index_vector_dim: self.fields.inner_number(numbers, "index_vector_dim")?,
             indices_are_sorted: self.fields.flag("indices_are_sorted")?,
             unique_indices: self.fields.flag("unique_indices")?,
-            combiner: self.combiner(0)?,
+            combiner,
         })
     }
 }

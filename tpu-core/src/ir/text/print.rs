@@ -99,6 +99,7 @@ struct Module {
 struct Function<'a> {
     graph: &'a Graph,
     module: &'a mut Module,
+    /// Where every op is StableHLO's.
     in_decomposition: bool,
     /// What is printed behind the operations of the node at hand.
     place: String,
@@ -267,7 +268,7 @@ impl<'a> Function<'a> {
     fn node(&mut self, node: NodeId, depth: usize) {
         let graph = self.graph;
         let op = &graph[node].op;
-        if !self.in_decomposition || !matches!(op, Op::Cholesky { .. }) {
+        if !self.in_decomposition {
             let operands: Vec<&Type> = graph[node].operands.iter().map(|&value| graph.ty(value)).collect();
             if let Some(body) = decompose(op, &operands) {
                 return self.decomposed(node, depth, body);
@@ -346,7 +347,7 @@ impl<'a> Function<'a> {
         let mut line = self.line(node, "stablehlo.composite");
         line.attributes = format!(
             "composite_attributes = {{{}}}, decomposition = @v{}, name = \"tpu_core.{}\"",
-            plain_attributes(op),
+            composite_attributes(op),
             node.0,
             op.name()
         );
@@ -427,6 +428,22 @@ impl<'a> Line<'a> {
     fn new(name: &'a str) -> Self {
         let (results, attributes) = (String::new(), String::new());
         Self { results, name, operands: Vec::new(), attributes, from: Vec::new(), to: Vec::new() }
+    }
+}
+
+/// The attributes of the composite that stands for an op.
+fn composite_attributes(op: &Op) -> String {
+    match op {
+        Op::Reduce { kind, axes } => format!("dimensions = {}, kind = \"{}\"", ints(axes), kind.name()),
+        Op::ReduceWindow { kind, window } => format!("{}, kind = \"{}\"", attributes::window(window), kind.name()),
+        Op::SelectAndScatter { select, window } => {
+            format!("{}, select = \"{}\"", attributes::window(window), select.name())
+        }
+        Op::Scatter(dims) => match dims.combiner {
+            Some(kind) => format!("{}, kind = \"{}\"", attributes::scatter(dims), kind.name()),
+            None => attributes::scatter(dims),
+        },
+        op => plain_attributes(op),
     }
 }
 

@@ -61,7 +61,7 @@ impl Compiled {
     pub fn new(topology: &Arc<Topology>, text: &str, options: CompileOptions) -> Result<Self> {
         const FORMAT: &str = "mlir";
         guard::check(text)?;
-        let options = compile_options::encode(&ProgramOptions { common: options, ..Default::default() });
+        let options = compile_options::encode("tpu", &ProgramOptions { common: options, ..Default::default() });
         let program = Args::new(sys::Program {
             code: text.as_ptr().cast(),
             code_size: text.len(),

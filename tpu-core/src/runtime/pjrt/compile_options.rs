@@ -2,8 +2,8 @@
 
 use super::lowered::ProgramOptions;
 
-/// Options for one program. On one device it is one that any device of the client runs.
-pub fn encode(options: &ProgramOptions) -> Vec<u8> {
+/// Options for one program on a platform. On one device it is one that any device of the client runs.
+pub fn encode(platform: &str, options: &ProgramOptions) -> Vec<u8> {
     let replicas = options.replicas;
     let mut build = Vec::new();
     // device_ordinal: none chosen.
@@ -21,7 +21,9 @@ pub fn encode(options: &ProgramOptions) -> Vec<u8> {
     // Keeps XLA from leaving 16-bit floats in 32 bits between ops.
     let strict = options.common.strict_rounding.then_some(("xla_allow_excess_precision", "False"));
     let others = options.overrides.iter().map(|(name, text)| (name.as_str(), text.as_str()));
-    for (name, text) in strict.into_iter().chain(others) {
+    // Otherwise XLA takes the larger of a number and NaN for the number.
+    let with_nan = (platform == "cpu").then_some(("xla_cpu_enable_fast_min_max", "False"));
+    for (name, text) in strict.into_iter().chain(with_nan).chain(others) {
         // env_option_overrides
         let (mut value, mut entry) = (Vec::new(), Vec::new());
         bytes(&mut value, 1, text.as_bytes());
@@ -63,18 +65,21 @@ mod tests {
         let mut want = vec![0x1a, 0x0f, 0x08];
         want.extend([0xff; 9]);
         want.extend([0x01, 0x20, 0x01, 0x28, 0x01, 0x20, 0x01]);
-        assert_eq!(encode(&ProgramOptions::default()), want);
+        assert_eq!(encode("tpu", &ProgramOptions::default()), want);
         want.extend(b"\x3a\x25\x0a\x1axla_allow_excess_precision\x12\x07\x0a\x05False");
         let common = CompileOptions { strict_rounding: true };
         let mut options = ProgramOptions { common, ..ProgramOptions::default() };
-        assert_eq!(encode(&options), want);
+        assert_eq!(encode("tpu", &options), want);
         want.extend(b"\x3a\x0b\x0a\x04name\x12\x03\x0a\x011");
         options.overrides.push(("name".into(), "1".into()));
-        assert_eq!(encode(&options), want);
+        assert_eq!(encode("tpu", &options), want);
         // Of four replicas, 4 in place of 1, and the executable is bound to its devices.
         want[14] = 4;
         want.drain(16..18);
         options.replicas = 4;
-        assert_eq!(encode(&options), want);
+        assert_eq!(encode("tpu", &options), want);
+        let mut want = encode("tpu", &ProgramOptions::default());
+        want.extend(b"\x3a\x26\x0a\x1bxla_cpu_enable_fast_min_max\x12\x07\x0a\x05False");
+        assert_eq!(encode("cpu", &ProgramOptions::default()), want);
     }
 }

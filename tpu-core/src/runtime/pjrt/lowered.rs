@@ -88,7 +88,7 @@ impl Lowered {
             cost: cost::estimate(graph),
             kernel,
         };
-        Ok(Self { text, options: compile_options::encode(options), signature: Arc::new(signature) })
+        Ok(Self { text, options: compile_options::encode(platform, options), signature: Arc::new(signature) })
     }
 
     /// The program as a module of StableHLO.

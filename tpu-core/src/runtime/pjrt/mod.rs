@@ -266,7 +266,9 @@ fn refuse_to_search_for_a_tpu(path: &Path) -> Result<()> {
 /// What a platform is known not to have, before it is asked to compile it.
 fn lacks(platform: &str, op: &Op) -> Option<&'static str> {
     match op {
-        Op::Lu if platform == "cpu" => Some("XLA for CPU has no LuDecomposition"),
+        Op::SelectAndScatter { window, .. } if platform == "tpu" && window.sizes.len() == 2 => {
+            Some("XLA for TPU has no select_and_scatter of matrices")
+        }
         _ => None,
     }
 }

@@ -4,7 +4,7 @@
 //! counter of four words and a key of two into four random words. The 64-bit counter fills the first two words, low
 //! half first, the others are zero; the key is the 64-bit seed, low half first.
 
-use super::decompose::Builder;
+use super::Builder;
 use crate::ir::{BinaryOp, Op, Value};
 use crate::{DType, Scalar, Shape};
 use smallvec::smallvec;
