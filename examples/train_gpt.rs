@@ -195,7 +195,10 @@ fn plan(options: &Options) -> Result<()> {
     } else {
         println!("{}", table(&plans));
     }
-    Ok(())
+    match plans.iter().find_map(|plan| plan.outcome.as_ref().err()) {
+        Some(refusal) => Err(refusal.error.clone()),
+        None => Ok(()),
+    }
 }
 
 fn text(options: &Options) -> Result<Vec<u8>> {

@@ -12,6 +12,7 @@ are donated, gradients are not kept.
 
 import argparse
 import json
+import math
 import os
 import re
 import time
@@ -28,9 +29,9 @@ VOCABULARY = 256
 DTYPES = {"f32": jnp.float32, "bf16": jnp.bfloat16}
 
 
-def parameters(layers, width, context):
+def parameters(layers, width):
     """Shapes by the names of gpt.py; linear weights are [out, in]."""
-    shapes = {"wte.weight": (VOCABULARY, width), "wpe.weight": (context, width)}
+    shapes = {"wte.weight": (VOCABULARY, width)}
     for at in range(layers):
         block = {
             "ln_1.weight": (width,),
@@ -63,14 +64,23 @@ def linear(p, name, x, dtype):
     return y if bias is None else y + bias.astype(dtype)
 
 
+def rotated(x):
+    """As in gpt.py, of [batch, time, heads, width of a head]."""
+    time, half = x.shape[1], x.shape[-1] // 2
+    angle = jnp.arange(time)[:, None] * jnp.exp(jnp.arange(half) * (-math.log(10000.0) / half))
+    cos, sin = (f(angle).astype(x.dtype)[:, None, :] for f in (jnp.cos, jnp.sin))
+    a, b = x[..., :half], x[..., half:]
+    return jnp.concatenate([a * cos - b * sin, b * cos + a * sin], -1)
+
+
 def loss(p, tokens, layers, heads, dtype):
     seen, following = tokens[:, :-1].astype(jnp.int32), tokens[:, 1:].astype(jnp.int32)
-    x = p["wte.weight"][seen] + p["wpe.weight"][: seen.shape[1]]
+    x = p["wte.weight"][seen]
     for at in range(layers):
         name = f"blocks.{at}"
         qkv = linear(p, f"{name}.attn.qkv", layer_norm(p, f"{name}.ln_1", x), dtype)
         q, k, v = jnp.moveaxis(qkv.reshape(*x.shape[:2], 3, heads, -1), 2, 0)
-        y = jax.nn.dot_product_attention(q, k, v, is_causal=True)
+        y = jax.nn.dot_product_attention(rotated(q), rotated(k), v, is_causal=True)
         x = x + linear(p, f"{name}.attn.proj", y.reshape(x.shape), dtype)
         h = jax.nn.gelu(linear(p, f"{name}.mlp.fc", layer_norm(p, f"{name}.ln_2", x), dtype), approximate=True)
         x = x + linear(p, f"{name}.mlp.proj", h, dtype)
@@ -113,7 +123,7 @@ def main():
         device = topologies.get_topology_desc(platform="tpu", topology_name=target).devices[0]
         place = jax.sharding.SingleDeviceSharding(device)
         of = lambda shape, dtype=jnp.float32: jax.ShapeDtypeStruct(shape, dtype, sharding=place)
-        p = {name: of(shape) for name, shape in parameters(args.layers, args.width, args.context).items()}
+        p = {name: of(shape) for name, shape in parameters(args.layers, args.width).items()}
         tokens = of((args.batch, args.context + 1), jnp.uint8)
         step = training_step(args.layers, args.heads or max(1, args.width // 64), DTYPES[args.dtype])
         lowered = jax.jit(step, donate_argnums=(0, 1, 2)).lower(p, p, p, tokens, of(()), of(()), of(()))

@@ -1,9 +1,11 @@
-//! Everything a developer types: `cargo xtask test`, `data`, `plugins`, `peers`, `bench`, `fuzz`, `size`, `valgrind`, `ci`.
+//! Everything a developer types: `cargo xtask test`, `data`, `plugins`, `peers`, `bench`, `fuzz`, `size`, `valgrind`, `aot`,
+//! `ci`.
 //!
-//! Needs only cargo; `data`, `plugins`, `peers` and `bench` also need Python 3.11 with pip. Each command says what it does, and
+//! Needs only cargo; `data`, `plugins`, `aot`, `peers` and `bench` also need Python 3.11 with pip. Each command says what it does, and
 //! fails with the name of the part that failed.
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a program that talks to its user")]
 
+mod aot;
 mod bench;
 mod ci;
 mod data;
@@ -44,6 +46,15 @@ enum Command {
     },
     /// Fetch the PJRT plugins that tests run against into target/plugins (needs Python 3.11 with pip; 263 MB)
     Plugins,
+    /// Compile a full step of training the GPT for every generation of TPU; takes a minute or two per target
+    Aot {
+        /// Topologies, with commas between them
+        #[arg(long, default_value = aot::TARGETS)]
+        targets: String,
+        /// A libtpu.so, instead of the one in target/plugins
+        #[arg(long)]
+        libtpu: Option<PathBuf>,
+    },
     /// Make target/peers, a Python environment with PyTorch for comparisons (downloads about 5 GB)
     Peers,
     /// Run the criterion benches, then each comparison with PyTorch, interleaved in one run
@@ -91,6 +102,7 @@ fn main() -> ExitCode {
         Command::Test { full } => test::run(full),
         Command::Data { name } => data::run(name),
         Command::Plugins => plugins::run(),
+        Command::Aot { targets, libtpu } => aot::run(&targets, libtpu.as_deref()),
         Command::Peers => peers::make(),
         Command::Bench { name, python, rounds, peers_only } => bench::run(name.as_deref(), python, rounds, peers_only),
         Command::Fuzz { name, seconds, seed } => fuzz::run(&name, seconds, seed),
