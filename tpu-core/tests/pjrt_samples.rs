@@ -3,9 +3,10 @@
 
 mod pjrt;
 
+use smallvec::smallvec;
 use std::collections::BTreeMap;
 use std::sync::Mutex;
-use tpu_core::ir::{Graph, Op, Reducer, ScatterDims, Type, UnaryOp, samples, support};
+use tpu_core::ir::{ConvDims, Graph, Op, Reducer, ScatterDims, Type, UnaryOp, samples, support};
 use tpu_core::reference::{Array, evaluate};
 use tpu_core::runtime::pjrt::{OptionValue, Pjrt, PjrtOptions};
 use tpu_core::runtime::{Backend, CompileOptions};
@@ -231,4 +232,39 @@ fn xla_selects_another_of_equal_elements() {
     assert_eq!(place(&expected), 2 * 2);
     let got = run(&backend, &graph, &[x, source], CompileOptions::default()).unwrap();
     assert_eq!(place(&got), 2 * 5);
+}
+
+/// Where an infinite element of the kernel meets no element of the input but zeros: those of padding, which StableHLO's
+/// specification has multiplied, and those that XLA puts in the place of what other groups have, which it has not.
+#[test]
+fn xla_multiplies_zeros_of_a_convolution_as_it_likes() {
+    let Some(backend) = plugin(pjrt::CPU) else { return };
+    let both = |graph: &Graph, inputs: &[Array]| {
+        let expected = evaluate(graph, inputs).unwrap().results[0].to_vec::<f32>().unwrap();
+        let got = run(&backend, graph, inputs, CompileOptions::default()).unwrap()[0].to_vec::<f32>().unwrap();
+        (expected, got)
+    };
+    let name = "convolution batch groups";
+    let graph = samples::every_op().into_iter().find(|(other, _)| other == name).expect("a sample").1;
+    let mut kernel = [1f32; 3 * 3 * 2 * 6];
+    // Of the last output feature, which is in the second group.
+    kernel[5] = f32::INFINITY;
+    let inputs = [Array::new([4, 5, 5, 2], &[1f32; 200]).unwrap(), Array::new([3, 3, 2, 6], &kernel).unwrap()];
+    let (expected, got) = both(&graph, &inputs);
+    // The third feature, in the first group: 12 ones, by arithmetic.
+    assert!(expected[2] == 12.0 && got[2].is_nan(), "{expected:?}, {got:?}");
+
+    let Op::Convolution(dims) = ops(&graph)[0] else { panic!("a convolution") };
+    let mut graph = Graph::new();
+    let main = graph.main();
+    let x = graph.parameter(main, Type::new(DType::F32, [1, 1, 1, 1]));
+    let y = graph.parameter(main, Type::new(DType::F32, [1, 1, 1, 1]));
+    let padding = smallvec![(1, 0), (0, 0)];
+    let dims = ConvDims { padding, strides: smallvec![1, 1], batch_groups: 1, ..ConvDims::clone(dims) };
+    let z = graph.push(main, Op::Convolution(dims.into()), &[x, y]).unwrap();
+    graph.set_results(main, vec![z.into()]);
+    let one = |x: f32| Array::new([1, 1, 1, 1], &[x]).unwrap();
+    let (expected, got) = both(&graph, &[one(1.0), one(f32::INFINITY)]);
+    assert!(expected[0].is_nan() && expected[1] == f32::INFINITY, "{expected:?}");
+    assert_eq!(got, [0.0, f32::INFINITY]);
 }

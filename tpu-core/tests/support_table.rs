@@ -18,7 +18,11 @@ fn given(graph: &Graph, round: u64) -> Vec<Array> {
     (0..types.len())
         .map(|i| match op {
             Some(Op::Gather(dims)) if i == 1 => index(i, types[0].shape.size(dims.start_index_map[0])),
-            Some(Op::Scatter(dims)) if i == 1 => index(i, types[0].shape.size(dims.scatter_dims_to_operand_dims[0])),
+            // A scalar has no axis, and its indices no elements.
+            Some(Op::Scatter(dims)) if i == 1 => match dims.scatter_dims_to_operand_dims.first() {
+                Some(&axis) => index(i, types[0].shape.size(axis)),
+                None => number(i),
+            },
             Some(Op::DynamicSlice { .. }) if i > 0 => index(i, types[0].shape.size(i - 1)),
             Some(Op::DynamicUpdateSlice) if i > 1 => index(i, types[0].shape.size(i - 2)),
             Some(Op::Cholesky { .. } | Op::TriangularSolve { .. }) if i == 0 && round < 6 => {

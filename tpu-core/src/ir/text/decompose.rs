@@ -37,6 +37,9 @@ pub(super) fn decompose(op: &Op, operands: &[&Type]) -> Option<Graph> {
         }
         Op::Unary(op) if narrow && is_function(*op) => in_f32,
         Op::Unary(UnaryOp::Sin) if dtype?.is_complex() => |build, _, operands| vec![complex_sine(build, operands[0])],
+        Op::Unary(UnaryOp::Sqrt) if dtype?.is_complex() => {
+            |build, op, operands| vec![complex_sqrt(build, op, operands[0])]
+        }
         Op::Binary(BinaryOp::Power | BinaryOp::Atan2) if narrow => in_f32,
         Op::Reduce { kind, .. } | Op::ReduceWindow { kind, .. } if narrow && adds(kind) => in_f32,
         Op::Reduce { axes, .. } if axes.iter().all(|&axis| operands[0].shape.size(axis) == 1) => reshaped,
@@ -228,6 +231,21 @@ fn complex_sine(build: &mut Builder, x: Value) -> Value {
         build.binary(BinaryOp::Multiply, factor, hyperbolic)
     });
     build.push(Op::Complex, &parts)
+}
+
+/// The root whose imaginary part has the sign of the operand's, also where that is a zero: XLA takes −0 for 0, so numbers
+/// just below the negative axis would have the roots of those above it.
+fn complex_sqrt(build: &mut Builder, op: &Op, x: Value) -> Value {
+    let root = build.push(op.clone(), &[x]);
+    let [re, im] = [UnaryOp::Real, UnaryOp::Imag].map(|part| build.unary(part, root));
+    let sign = build.unary(UnaryOp::Imag, x);
+    let sign = build.push(Op::BitcastConvert(DType::I32), &[sign]);
+    let zero = build.like(sign, 0);
+    let below = build.compare(Comparison::Lt, sign, zero);
+    let size = build.unary(UnaryOp::Abs, im);
+    let minus = build.unary(UnaryOp::Neg, size);
+    let im = build.select(below, minus, size);
+    build.push(Op::Complex, &[re, im])
 }
 
 /// A reduction over one element is that element, also where combining it with the identity would change it: a complex
