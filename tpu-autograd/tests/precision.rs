@@ -106,3 +106,19 @@ fn the_host_computes_in_full_whatever_the_precision() -> Result<()> {
     }
     Ok(())
 }
+
+#[test]
+fn a_composite_is_traced_anew_for_another_precision() {
+    let listener = Arc::new(Listener::default());
+    let device = Device::open(listener.clone()).remove(0);
+    device.scope(|| {
+        let x = Tensor::from_vec(vec![1.0f32; 9], [3, 3]).unwrap();
+        let square = || {
+            let body = |x: &[Tensor]| Ok(vec![x[0].matmul(&x[0])?]);
+            Tensor::composite("test.square", Default::default(), &[&x], body).unwrap()[0].to_vec::<f32>().unwrap()
+        };
+        Precision::Default.scope(square);
+        square();
+    });
+    assert_eq!(*listener.0.lock().unwrap(), [Precision::Default, Precision::Highest]);
+}

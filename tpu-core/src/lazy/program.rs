@@ -18,7 +18,7 @@ pub(crate) struct Program {
     options: CompileOptions,
     /// A program of the same structure and other sizes, for backends that are generic in sizes.
     model: Option<Arc<Program>>,
-    executable: OnceLock<Result<Arc<dyn Executable>>>,
+    executable: OnceLock<Arc<dyn Executable>>,
 }
 
 impl fmt::Debug for Program {
@@ -39,29 +39,31 @@ impl Program {
 
     /// The executable if it is compiled already.
     pub fn compiled(&self) -> Option<&Arc<dyn Executable>> {
-        self.executable.get()?.as_ref().ok()
+        self.executable.get()
     }
 
-    /// The executable, compiled now if need be.
+    /// The executable, compiled now if need be. An error is not kept: the next run tries again, as a compiler may have
+    /// lacked memory only for the moment.
     pub fn executable(&self, backend: &dyn Backend) -> Result<&Arc<dyn Executable>> {
-        let compiled = self.executable.get_or_init(|| {
-            let start = Instant::now();
-            let model = self.model.as_ref().and_then(|model| model.compiled());
-            let executable = match model {
-                Some(model) => model.resize(&self.graph),
-                None if self.locations.is_empty() => backend.compile(&self.graph, self.options),
-                None => backend.compile_located(&self.graph, &self.locations, self.options),
-            };
-            let how = match &executable {
-                _ if model.is_some() => Made::Resized,
-                Ok(executable) if executable.is_from_cache() => Made::Loaded,
-                _ => Made::Compiled,
-            };
-            stats::made(how, start.elapsed());
-            tracing::debug!(nodes = self.graph.nodes.len(), ?how, "an executable is there");
-            executable
-        });
-        compiled.as_ref().map_err(Clone::clone)
+        if let Some(executable) = self.executable.get() {
+            return Ok(executable);
+        }
+        let start = Instant::now();
+        let model = self.model.as_ref().and_then(|model| model.compiled());
+        let executable = match model {
+            Some(model) => model.resize(&self.graph),
+            None if self.locations.is_empty() => backend.compile(&self.graph, self.options),
+            None => backend.compile_located(&self.graph, &self.locations, self.options),
+        };
+        let how = match &executable {
+            _ if model.is_some() => Made::Resized,
+            Ok(executable) if executable.is_from_cache() => Made::Loaded,
+            _ => Made::Compiled,
+        };
+        stats::made(how, start.elapsed());
+        tracing::debug!(nodes = self.graph.nodes.len(), ?how, "an executable is there");
+        let executable = executable?;
+        Ok(self.executable.get_or_init(|| executable))
     }
 }
 

@@ -3,7 +3,7 @@
 use crate::{Error, ErrorKind, Result};
 use std::ffi::OsStr;
 use std::fs::{self, File};
-use std::io::Read;
+use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, RwLock};
@@ -48,12 +48,16 @@ const MAGIC: &[u8; 8] = b"TPUPROG\x01";
 const HEAD: usize = 32;
 
 impl Cache {
-    /// The cache in a folder, which is made if it is not there. Errors with [`ErrorKind::Io`] if it cannot be.
+    /// The cache in a folder, which is made if it is not there. Errors with [`ErrorKind::Io`] if it cannot be, or if others
+    /// than its owner may write to it.
     pub fn persistent(dir: impl Into<PathBuf>) -> Result<Self> {
         let dir = dir.into();
-        make(&dir).map_err(|error| {
-            Error::new(ErrorKind::Io, "cache", format!("cannot use the folder {}: {error}", dir.display()))
-        })?;
+        let refused =
+            |why: String| Error::new(ErrorKind::Io, "cache", format!("cannot use the folder {}: {why}", dir.display()));
+        make(&dir).map_err(|error| refused(error.to_string()))?;
+        if others_write(&dir) {
+            return Err(refused("others may write to it, and what is in it is run as code".into()));
+        }
         Ok(Self(Arc::new(Folder { dir, limit: LIMIT })))
     }
 
@@ -156,7 +160,9 @@ impl Cache {
         content.extend(sum(key, program).to_le_bytes());
         content.extend(key);
         content.extend(program);
-        let written = fs::write(&temporary, content).and_then(|()| fs::rename(&temporary, path));
+        let written = File::create_new(&temporary)
+            .and_then(|mut file| file.write_all(&content))
+            .and_then(|()| fs::rename(&temporary, path));
         if written.is_err() {
             let _ = fs::remove_file(&temporary);
         }
@@ -194,6 +200,16 @@ impl Cache {
 
 /// The age from which nobody is still writing a file.
 const ABANDONED: Duration = Duration::from_secs(3600);
+
+#[cfg(unix)]
+fn others_write(dir: &Path) -> bool {
+    use std::os::unix::fs::PermissionsExt;
+    fs::metadata(dir).is_ok_and(|data| data.permissions().mode() & 0o022 != 0)
+}
+#[cfg(not(unix))]
+fn others_write(_: &Path) -> bool {
+    false
+}
 
 fn make(dir: &Path) -> std::io::Result<()> {
     let mut builder = fs::DirBuilder::new();
@@ -374,6 +390,14 @@ mod tests {
         let file = dir.path().join("file");
         fs::write(&file, "").unwrap();
         assert_eq!(Cache::persistent(file.join("below")).unwrap_err().kind(), ErrorKind::Io);
+        #[cfg(unix)]
+        {
+            use std::os::unix::fs::PermissionsExt;
+            let open = dir.path().join("open");
+            fs::create_dir(&open).unwrap();
+            fs::set_permissions(&open, fs::Permissions::from_mode(0o777)).unwrap();
+            assert_eq!(Cache::persistent(open).unwrap_err().kind(), ErrorKind::Io);
+        }
         let cache = Cache::persistent(dir.path().join("cache")).unwrap();
         fs::remove_dir(cache.dir()).unwrap();
         assert_eq!(cache.load(b"key"), None);

@@ -2,7 +2,7 @@
 
 use super::{History, Link, Recorded, Tensor};
 use crate::ir::infer::infer;
-use crate::ir::{Attributes, BlockId, Graph, Op, Type};
+use crate::ir::{Attributes, BlockId, Graph, Op, Precision, Type};
 use crate::lazy::cell::Origin;
 use crate::lazy::few::Few;
 use crate::lazy::mode::locate;
@@ -299,6 +299,8 @@ mod bodies {
     struct Known {
         parts: Parts,
         types: Vec<Type>,
+        /// What products in it were traced with.
+        precision: Precision,
     }
     static BODIES: Mutex<Option<HashMap<String, Vec<Known>>>> = Mutex::new(None);
     /// Bodies of one name before they are dropped, for programs whose shapes never settle.
@@ -310,7 +312,8 @@ mod bodies {
         types: Vec<Type>,
         trace: impl FnOnce(&[Type]) -> Result<Graph>,
     ) -> Result<Parts> {
-        let find = |known: &Known| *known.parts.1 == attributes && known.types == types;
+        let precision = Precision::current();
+        let find = |known: &Known| *known.parts.1 == attributes && known.types == types && known.precision == precision;
         let lock = || BODIES.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
         if let Some(known) = lock().as_ref().and_then(|bodies| bodies.get(name)?.iter().find(|known| find(known))) {
             return Ok(known.parts.clone());
@@ -324,7 +327,7 @@ mod bodies {
         }
         let name = list.first().map_or_else(|| name.into(), |known| known.parts.0.clone());
         let parts: Parts = (name, Arc::new(attributes), graph);
-        list.push(Known { parts: parts.clone(), types });
+        list.push(Known { parts: parts.clone(), types, precision });
         Ok(parts)
     }
 }

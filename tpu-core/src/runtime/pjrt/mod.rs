@@ -113,7 +113,7 @@ pub struct Pjrt {
     client: Arc<Client>,
     /// Of every program.
     overrides: Arc<[(String, String)]>,
-    /// With the [identity](Self::identity), which is part of all keys.
+    /// With what is part of all keys: the [identity](Self::identity) and the [settings] that the plugin obeys.
     cache: Option<(Cache, Arc<str>)>,
 }
 
@@ -147,7 +147,7 @@ impl Pjrt {
             None => Cache::default_of_process()?,
         };
         let client = Client::new(Api::load(path)?, &options.client, timeout)?;
-        let cache = cache.map(|cache| (cache, client.identity().into()));
+        let cache = cache.map(|cache| (cache, settings(&client.identity(), options).into()));
         Ok(Self { client, overrides: options.overrides.clone().into(), cache })
     }
 
@@ -248,6 +248,12 @@ impl Pjrt {
     pub fn device_kind(&self, device: usize) -> Result<&str> {
         Ok(&self.client.device(device)?.kind)
     }
+}
+
+/// The identity, and what else a plugin's compiler obeys: XLA and libtpu read these variables.
+fn settings(identity: &str, options: &PjrtOptions) -> String {
+    let variables = ["XLA_FLAGS", "LIBTPU_INIT_ARGS"].map(std::env::var_os);
+    format!("{identity}{variables:?}\n{:?}\n", options.client)
 }
 
 /// Without a TPU, libtpu asks the metadata service of Google's cloud key by key, for minutes, before it gives up.
