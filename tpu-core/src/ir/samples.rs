@@ -6,6 +6,8 @@
 mod rows;
 mod special;
 
+#[cfg(test)]
+pub(crate) use rows::row_scatter;
 pub use rows::{Row, rows};
 pub use special::special;
 

@@ -169,7 +169,7 @@ pub fn rng_bits(seed: &Array, first: &Array, ty: &Type) -> Result<Array> {
 mod tests {
     use super::super::evaluate_op;
     use super::*;
-    use crate::ir::{Op, Reducer};
+    use crate::ir::{Op, Reducer, samples};
     use smallvec::smallvec;
     use std::sync::Arc;
 
@@ -197,17 +197,7 @@ mod tests {
     }
 
     fn scatter_op(combiner: Option<Reducer>) -> Op {
-        Op::Scatter(Arc::new(ScatterDims {
-            update_window_dims: smallvec![1],
-            inserted_window_dims: smallvec![0],
-            input_batching_dims: smallvec![],
-            scatter_indices_batching_dims: smallvec![],
-            scatter_dims_to_operand_dims: smallvec![0],
-            index_vector_dim: 1,
-            indices_are_sorted: false,
-            unique_indices: false,
-            combiner,
-        }))
+        Op::Scatter(Arc::new(samples::row_scatter(combiner)))
     }
 
     #[test]

@@ -227,7 +227,7 @@ pub(super) fn row_gather() -> GatherDims {
 }
 
 /// The transpose of [`row_gather`].
-pub(super) fn row_scatter(combiner: Option<Reducer>) -> ScatterDims {
+pub(crate) fn row_scatter(combiner: Option<Reducer>) -> ScatterDims {
     ScatterDims {
         update_window_dims: smallvec![1],
         inserted_window_dims: smallvec![0],

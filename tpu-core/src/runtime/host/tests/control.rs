@@ -2,7 +2,8 @@
 
 use super::build::Build;
 use super::*;
-use crate::ir::{BinaryOp, Comparison, ScatterDims};
+use crate::ir::samples::row_scatter;
+use crate::ir::{BinaryOp, Comparison, Reducer};
 use crate::reference::{Array, evaluate};
 use crate::{ErrorKind, Literal, Shape};
 use smallvec::smallvec;
@@ -84,17 +85,7 @@ fn add_rows(b: &mut Build, table: Value, round: Value) -> Value {
     let main = b.0.main();
     let ones = b.0.constant(main, Literal::splat(DType::F32, [2, width], 1.0));
     let pair = b.op(Op::BroadcastInDim { shape: [2].into(), axes: smallvec![] }, &[round]);
-    let dims = ScatterDims {
-        update_window_dims: smallvec![1],
-        inserted_window_dims: smallvec![0],
-        input_batching_dims: smallvec![],
-        scatter_indices_batching_dims: smallvec![],
-        scatter_dims_to_operand_dims: smallvec![0],
-        index_vector_dim: 1,
-        indices_are_sorted: false,
-        unique_indices: false,
-        combiner: Some(crate::ir::Reducer::Sum),
-    };
+    let dims = row_scatter(Some(Reducer::Sum));
     b.op(Op::Scatter(Arc::new(dims)), &[table, pair, ones])
 }
 
@@ -275,7 +266,7 @@ fn a_loop_that_runs_out_of_memory_leaves_donated_arguments() {
         let changed = b.shift(x[0], 1.0);
         let square = b.op(Op::BroadcastInDim { shape: [1000, 1000].into(), axes: smallvec![1] }, &[changed]);
         let sorted = b.op(Op::Sort { axis: 0, descending: false, stable: true }, &[square]);
-        vec![b.op(Op::Reduce { kind: crate::ir::Reducer::Max, axes: smallvec![0] }, &[sorted])]
+        vec![b.op(Op::Reduce { kind: Reducer::Max, axes: smallvec![0] }, &[sorted])]
     });
     let graph = b.done(&values[..1]);
     let options = HostOptions { memory_limit: Some(1 << 20), threads: Some(1), ..HostOptions::default() };

@@ -1,7 +1,7 @@
 //! Worked examples: the rules that `ir::op` states, small enough to check by hand.
 
 use super::numbers;
-use crate::ir::{BinaryOp, GatherDims, Op, Reducer, ScatterDims, UnaryOp};
+use crate::ir::{BinaryOp, GatherDims, Op, Reducer, UnaryOp, samples};
 use crate::reference::Array;
 use crate::{DType, Element, Shape};
 use half::{bf16, f16};
@@ -55,17 +55,7 @@ fn row_gather(width: usize) -> Op {
 }
 
 fn row_scatter(combiner: Option<Reducer>) -> Op {
-    Op::Scatter(Arc::new(ScatterDims {
-        update_window_dims: smallvec![1],
-        inserted_window_dims: smallvec![0],
-        input_batching_dims: smallvec![],
-        scatter_indices_batching_dims: smallvec![],
-        scatter_dims_to_operand_dims: smallvec![0],
-        index_vector_dim: 1,
-        indices_are_sorted: false,
-        unique_indices: false,
-        combiner,
-    }))
+    Op::Scatter(Arc::new(samples::row_scatter(combiner)))
 }
 
 #[test]

@@ -2,7 +2,8 @@
 
 use super::{Random, kernel};
 use crate::DType;
-use crate::ir::{Axes, ConvDims, DotDims, FftKind, Op, Precision, Reducer, ScatterDims, Type};
+use crate::ir::samples::row_scatter;
+use crate::ir::{Axes, ConvDims, DotDims, FftKind, Op, Precision, Reducer, Type};
 use crate::reference::Array;
 use smallvec::smallvec;
 use std::sync::Arc;
@@ -53,17 +54,7 @@ fn large_programs() -> Vec<(Op, Vec<Type>)> {
         output_feature: 0,
         ..conv.clone()
     };
-    let rows = ScatterDims {
-        update_window_dims: smallvec![1],
-        inserted_window_dims: smallvec![0],
-        input_batching_dims: smallvec![],
-        scatter_indices_batching_dims: smallvec![],
-        scatter_dims_to_operand_dims: smallvec![0],
-        index_vector_dim: 1,
-        indices_are_sorted: false,
-        unique_indices: false,
-        combiner: Some(Reducer::Sum),
-    };
+    let rows = row_scatter(Some(Reducer::Sum));
     vec![
         (sum(&[0, 1]), vec![f32s(&[700, 1001])]),
         (sum(&[0]), vec![f32s(&[5000, 130])]),
