@@ -14,7 +14,7 @@ pub use memory::{HostMemory, Reading};
 
 use crate::ir::{Graph, Op, Type};
 use crate::literal::ScalarBytes;
-use crate::{Error, ErrorKind, Location, Result};
+use crate::{Error, ErrorKind, Location, Result, bail};
 use std::any::Any;
 use std::fmt::Debug;
 use std::sync::Arc;
@@ -80,6 +80,24 @@ pub trait Backend: Send + Sync + Debug {
 
     /// Starts the peak of [`memory`](Self::memory) anew from what is in use.
     fn reset_peak_memory(&self, device: usize);
+}
+
+/// Errors with `Value` if an op names a replica that there is not.
+pub(crate) fn check_replicas(op: &Op, replicas: usize) -> Result<()> {
+    let largest = match op {
+        Op::AllReduce { groups, .. }
+        | Op::AllGather { groups, .. }
+        | Op::ReduceScatter { groups, .. }
+        | Op::AllToAll { groups, .. } => groups.groups.iter().flatten().copied().max(),
+        Op::CollectivePermute { pairs, .. } => pairs.iter().flat_map(|&(from, to)| [from, to]).max(),
+        _ => None,
+    };
+    match largest {
+        Some(number) if number as usize >= replicas => {
+            bail!(Value, op.name(), "requires replicas from 0 to {}, got {number}", replicas - 1)
+        }
+        _ => Ok(()),
+    }
 }
 
 /// How a program is compiled. Part of the cache key.

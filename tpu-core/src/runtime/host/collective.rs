@@ -7,24 +7,6 @@ use crate::ir::{Op, Reducer, ReplicaGroups, Type};
 use crate::{Error, ErrorKind, Result, bail};
 use smallvec::{SmallVec, smallvec};
 
-/// Errors with `Value` if an op names a replica that there is not.
-pub(super) fn check_replicas(op: &Op, replicas: usize) -> Result<()> {
-    let largest = match op {
-        Op::AllReduce { groups, .. }
-        | Op::AllGather { groups, .. }
-        | Op::ReduceScatter { groups, .. }
-        | Op::AllToAll { groups, .. } => groups.groups.iter().flatten().copied().max(),
-        Op::CollectivePermute { pairs, .. } => pairs.iter().flat_map(|&(from, to)| [from, to]).max(),
-        _ => None,
-    };
-    match largest {
-        Some(number) if number as usize >= replicas => {
-            bail!(Value, op.name(), "requires replicas from 0 to {}, got {number}", replicas - 1)
-        }
-        _ => Ok(()),
-    }
-}
-
 /// Runs one op for the devices that arrived at it. Errors with `Device` when one that belongs to them did not.
 pub(super) fn run(step: &KernelStep, frames: &[Frame<'_>]) -> Result<()> {
     let meeting = Meeting { step, frames };

@@ -28,7 +28,9 @@ use self::pool::Pool;
 use self::program::{Call, Program};
 use self::row::isa::Isa;
 use crate::ir::{Graph, Op, Type};
-use crate::runtime::{Argument, Backend, Buffer, CompileOptions, Cost, Executable, KernelInfo, MemoryStats, Outcome};
+use crate::runtime::{
+    Argument, Backend, Buffer, CompileOptions, Cost, Executable, KernelInfo, MemoryStats, Outcome, check_replicas,
+};
 use crate::{Error, ErrorKind, Result, ensure};
 use rayon::ThreadPool;
 use smallvec::SmallVec;
@@ -157,7 +159,7 @@ impl Backend for Host {
     fn compile_replicas(&self, graph: &Graph, options: CompileOptions, replicas: usize) -> Result<Arc<dyn Executable>> {
         let devices = self.device_count();
         ensure!((1..=devices).contains(&replicas), Device, "host", "has {devices} devices, got {replicas} replicas");
-        graph.nodes.iter().try_for_each(|node| collective::check_replicas(&node.op, replicas))?;
+        graph.nodes.iter().try_for_each(|node| check_replicas(&node.op, replicas))?;
         let program = compile::compile(graph, options, self.0.isa)?;
         let parallel = program.is_parallel();
         Ok(Arc::new(HostExecutable { program, options, replicas, host: self.clone(), parallel }))

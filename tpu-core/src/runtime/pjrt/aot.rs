@@ -4,7 +4,7 @@ use super::attribute;
 use super::lowered::ProgramOptions;
 use super::sys::{self, Args, Raw};
 use super::topology::Topology;
-use super::{api, compile_options, guard};
+use super::{api, compile_options, guard, loaded};
 use crate::runtime::CompileOptions;
 use crate::{Result, ensure};
 use std::fmt;
@@ -59,15 +59,9 @@ impl Compiled {
     /// with [`Unsupported`](crate::ErrorKind::Unsupported) for a program that would end the process, see [`guard`], else with the compiler's
     /// own error.
     pub fn new(topology: &Arc<Topology>, text: &str, options: CompileOptions) -> Result<Self> {
-        const FORMAT: &str = "mlir";
         guard::check(text)?;
         let options = compile_options::encode("tpu", &ProgramOptions { common: options, ..Default::default() });
-        let program = Args::new(sys::Program {
-            code: text.as_ptr().cast(),
-            code_size: text.len(),
-            format: FORMAT.as_ptr().cast(),
-            format_size: FORMAT.len(),
-        });
+        let program = loaded::program(text);
         // Text, options and program outlive the call, which is as long as the plugin needs them.
         let mut args = Args::new(sys::Compile {
             topology: topology.raw(),
@@ -112,16 +106,7 @@ impl Compiled {
 
     /// The executable's bytes, for a runtime of the same plugin.
     pub fn serialize(&self) -> Result<Vec<u8>> {
-        let mut args = Args::new(sys::ExecutableSerialize { executable: self.raw, ..Default::default() });
-        self.topology.api.call(&mut args)?;
-        let body = args.body;
-        // SAFETY: the bytes live until the deleter is called.
-        let serialized = unsafe { api::bytes_of(body.serialized_bytes, body.serialized_bytes_size) }.to_vec();
-        if let Some(delete) = body.serialized_executable_deleter {
-            // SAFETY: it is called once, with the object that came with it.
-            unsafe { delete(body.serialized_executable) };
-        }
-        Ok(serialized)
+        loaded::serialize(&self.topology.api, self.raw)
     }
 
     /// The program after the compiler's optimisations, as a protobuf `HloModuleProtoWithConfig`.

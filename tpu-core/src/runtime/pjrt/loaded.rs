@@ -1,6 +1,6 @@
 //! Executables that a plugin holds: compiled from text, or loaded from bytes.
 
-use super::api;
+use super::api::{self, Api};
 use super::client::Client;
 use super::sys::{self, Args, Raw};
 use crate::{Result, ensure};
@@ -35,16 +35,35 @@ impl Drop for Unloaded<'_> {
     }
 }
 
+/// StableHLO text as a plugin takes it. It refers to the text, which has to outlive it.
+pub(super) fn program(text: &str) -> Args<sys::Program> {
+    const FORMAT: &str = "mlir";
+    Args::new(sys::Program {
+        code: text.as_ptr().cast(),
+        code_size: text.len(),
+        format: FORMAT.as_ptr().cast(),
+        format_size: FORMAT.len(),
+    })
+}
+
+/// The bytes of an executable that is not loaded.
+pub(super) fn serialize(api: &Api, executable: Raw) -> Result<Vec<u8>> {
+    let mut args = Args::new(sys::ExecutableSerialize { executable, ..Default::default() });
+    api.call(&mut args)?;
+    let body = args.body;
+    // SAFETY: the bytes live until the deleter is called.
+    let bytes = unsafe { api::bytes_of(body.serialized_bytes, body.serialized_bytes_size) }.to_vec();
+    if let Some(delete) = body.serialized_executable_deleter {
+        // SAFETY: it is called once, with the object that came with it.
+        unsafe { delete(body.serialized_executable) };
+    }
+    Ok(bytes)
+}
+
 impl Loaded {
     /// Has the plugin compile StableHLO text; `options` is a `CompileOptionsProto`.
     pub fn compile(client: &Arc<Client>, text: &str, options: &[u8]) -> Result<Self> {
-        const FORMAT: &str = "mlir";
-        let program = Args::new(sys::Program {
-            code: text.as_ptr().cast(),
-            code_size: text.len(),
-            format: FORMAT.as_ptr().cast(),
-            format_size: FORMAT.len(),
-        });
+        let program = program(text);
         // Text, options and program outlive the call, which is as long as the plugin needs them.
         let mut args = Args::new(sys::ClientCompile {
             client: client.raw(),
@@ -104,16 +123,7 @@ impl Loaded {
     /// Its bytes, for the same plugin in the same version on the same kind of device.
     pub fn serialize(&self) -> Result<Vec<u8>> {
         let executable = self.unloaded()?;
-        let mut args = Args::new(sys::ExecutableSerialize { executable: executable.raw, ..Default::default() });
-        self.client.api.call(&mut args)?;
-        let body = args.body;
-        // SAFETY: the bytes live until the deleter is called.
-        let bytes = unsafe { api::bytes_of(body.serialized_bytes, body.serialized_bytes_size) }.to_vec();
-        if let Some(delete) = body.serialized_executable_deleter {
-            // SAFETY: it is called once, with the object that came with it.
-            unsafe { delete(body.serialized_executable) };
-        }
-        Ok(bytes)
+        serialize(&self.client.api, executable.raw)
     }
 
     /// What tells it from other programs: bytes, not text.

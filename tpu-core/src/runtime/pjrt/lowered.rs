@@ -3,7 +3,7 @@
 use super::{compile_options, cost, lacks};
 use crate::ir::verify::verify;
 use crate::ir::{Graph, Op, Type, text};
-use crate::runtime::{CompileOptions, Cost, KernelInfo};
+use crate::runtime::{CompileOptions, Cost, KernelInfo, check_replicas};
 use crate::{Error, ErrorKind, Result, ensure};
 use std::sync::Arc;
 
@@ -65,7 +65,7 @@ impl Lowered {
                 let message = format!("is not supported on {platform}: {why}");
                 return Err(Error::new(ErrorKind::Unsupported, node.op.name(), message));
             }
-            check_replicas(&node.op, options.replicas)?;
+            check_groups(&node.op, options.replicas)?;
         }
         if let Some(ty) = graph.nodes.iter().flat_map(|node| &node.types).find(|ty| ty.bytes().is_none()) {
             // XLA does not tell this from a number of bytes that wraps around.
@@ -102,31 +102,17 @@ impl Lowered {
     }
 }
 
-/// Errors if the op names a replica that there is not: a plugin may wait for it for ever.
-fn check_replicas(op: &Op, replicas: usize) -> Result<()> {
-    let largest = match op {
-        Op::AllReduce { groups, .. }
-        | Op::AllGather { groups, .. }
-        | Op::ReduceScatter { groups, .. }
-        | Op::AllToAll { groups, .. } => {
-            let named: usize = groups.groups.iter().map(|group| group.len()).sum();
-            // Verified before: none is named twice.
-            ensure!(
-                named == replicas,
-                Value,
-                op.name(),
-                "requires groups of all {replicas} replicas, got {named} of them"
-            );
-            groups.groups.iter().flatten().copied().max()
-        }
-        Op::CollectivePermute { pairs, .. } => pairs.iter().flat_map(|&(from, to)| [from, to]).max(),
-        _ => None,
-    };
-    match largest {
-        Some(number) if number as usize >= replicas => {
-            let message = format!("requires replicas from 0 to {}, got {number}", replicas - 1);
-            Err(Error::new(ErrorKind::Value, op.name(), message))
-        }
-        _ => Ok(()),
+/// Errors if the groups of an op leave replicas out, or if it names one that there is not: a plugin may wait for it for
+/// ever.
+fn check_groups(op: &Op, replicas: usize) -> Result<()> {
+    if let Op::AllReduce { groups, .. }
+    | Op::AllGather { groups, .. }
+    | Op::ReduceScatter { groups, .. }
+    | Op::AllToAll { groups, .. } = op
+    {
+        let named: usize = groups.groups.iter().map(|group| group.len()).sum();
+        // Verified before: none is named twice.
+        ensure!(named == replicas, Value, op.name(), "requires groups of all {replicas} replicas, got {named} of them");
     }
+    check_replicas(op, replicas)
 }
