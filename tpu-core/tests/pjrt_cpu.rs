@@ -58,7 +58,7 @@ on_both![
     shared_arguments_stay_and_donated_ones_are_taken,
     a_donated_buffer_gives_its_memory_to_the_result,
     scalars_are_arguments_of_a_run,
-    checks_are_results_and_a_program_with_checks_takes_nothing,
+    checks_are_results_and_one_that_fails_gives_back_what_was_donated,
     what_cannot_be_compiled_says_so,
     threads_share_a_program,
     eight_threads_record_and_run_on_one_client,
@@ -230,23 +230,44 @@ fn scalars_are_arguments_of_a_run(cpu: &Pjrt) {
     }
 }
 
-fn checks_are_results_and_a_program_with_checks_takes_nothing(cpu: &Pjrt) {
+fn checks_are_results_and_one_that_fails_gives_back_what_was_donated(cpu: &Pjrt) {
     let mut graph = sum(2);
     let main = graph.main();
     let position = graph.parameter(main, Type::new(DType::I32, ()));
     let guards = graph[main].results[0].node;
     graph.checks.push(Check { value: position, guards });
+    // A result that no check guards.
+    let y = graph[main].parameters[1].into();
+    let other = graph.push(main, Op::Unary(UnaryOp::Neg), &[y]).unwrap().into();
+    let results = [graph[main].results.clone(), vec![other]].concat();
+    graph.set_results(main, results);
     let program = compile(cpu, &graph);
-    let x = f32s(&[1.0, 2.0]);
-    for number in [-1, 5] {
+    let (x, y) = (f32s(&[1.0, 2.0]), f32s(&[10.0, 20.0]));
+    for (number, donate) in [(-1, true), (5, true), (-1, false), (5, false)] {
         let position = Scalar::Int(number).to_bytes(DType::I32);
-        let mut arguments =
-            [Argument::Donated(upload(cpu, 0, &x)), Argument::Shared(upload(cpu, 0, &x)), Argument::Scalar(position)];
+        let (x_buffer, y_buffer) = (upload(cpu, 0, &x), upload(cpu, 0, &y));
+        let argument = |buffer: &Arc<dyn Buffer>| match donate {
+            true => Argument::Donated(buffer.clone()),
+            false => Argument::Shared(buffer.clone()),
+        };
+        let mut arguments = [argument(&x_buffer), argument(&y_buffer), Argument::Scalar(position)];
+        if donate {
+            drop((x_buffer, y_buffer));
+        }
         let outcome = program.run(0, &mut arguments).unwrap();
         assert_eq!(outcome.checks, [number as i32]);
-        assert_eq!((outcome.results.len(), read(&outcome.results[0])), (1, f32s(&[2.0, 4.0])));
-        let Argument::Donated(x_again) = &arguments[0] else { panic!("{arguments:?}") };
-        assert_eq!(read(x_again), x);
+        assert_eq!(read(&outcome.results[1]), f32s(&[-10.0, -20.0]));
+        match (&arguments[0], number) {
+            (Argument::Taken, -1) => assert!(donate),
+            (Argument::Shared(again), _) | (Argument::Donated(again), 5) => assert_eq!(read(again), x),
+            (argument, _) => panic!("{argument:?}"),
+        }
+        if number == -1 {
+            assert_eq!(read(&outcome.results[0]), f32s(&[11.0, 22.0]));
+        }
+        // Its only result of the same type is right whatever the check says, so it stays.
+        let (Argument::Shared(again) | Argument::Donated(again)) = &arguments[1] else { panic!("{arguments:?}") };
+        assert_eq!(read(again), y);
     }
 }
 
@@ -318,7 +339,7 @@ fn an_executable_is_serialized_and_loaded(cpu: &Pjrt) {
     let x = f32s(&[1.0, 2.0]);
     // In the same client, and in another one of the same plugin.
     let second = with_devices(cpu.path(), 2);
-    assert_eq!(cpu.identity(), second.identity());
+    assert_eq!(cpu.identity().unwrap(), second.identity().unwrap());
     for backend in [cpu, &second] {
         let loaded = backend.load(&program, &bytes).unwrap();
         let mut arguments = [Argument::Donated(upload(backend, 1, &x)), Argument::Shared(upload(backend, 1, &x))];

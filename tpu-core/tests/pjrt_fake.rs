@@ -10,10 +10,10 @@ use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::time::{Duration, Instant};
-use tpu_core::ir::Type;
+use tpu_core::ir::{BinaryOp, Check, Graph, Op, Type};
 use tpu_core::runtime::pjrt::{OptionValue, Pjrt, PjrtOptions, ProgramOptions};
-use tpu_core::runtime::{Argument, Backend, HostMemory};
-use tpu_core::{DType, Device, ErrorKind, Tensor};
+use tpu_core::runtime::{Argument, Backend, CompileOptions, HostMemory};
+use tpu_core::{DType, Device, ErrorKind, Scalar, Tensor};
 
 /// The system's allocator, which remembers when watched addresses are freed.
 struct Watching;
@@ -209,11 +209,8 @@ fn memory_that_a_device_uses_lives_until_it_is_done_with_it() {
     assert!(got == want && !watch.is_freed());
     drop(buffer);
     watch.assert_freed_soon();
-    // Other memory is copied later. That it is not aligned is up to the system's allocator, so it is made sure of.
-    let other = std::iter::repeat_with(|| HostMemory::from(vec![0; bytes])).take(64);
-    let other =
-        other.collect::<Vec<_>>().into_iter().find(|memory| !(memory.bytes().as_ptr() as usize).is_multiple_of(64));
-    let other = numbered(other.unwrap());
+    // Other memory is copied later.
+    let other = numbered(misaligned(bytes));
     let watch = Watch::new(&other);
     fake.fail(UPLOAD_HANGS);
     let buffer = backend.upload_owned(0, &large(), other).unwrap();
@@ -267,11 +264,52 @@ fn late_failures_are_the_plugins_and_not_time_outs() {
 }
 
 #[test]
-fn a_plugin_that_cannot_call_is_waited_for() {
-    let fake = Fake::new(NO_ON_READY);
-    let backend = impatient(&fake);
-    fake.fail(WORKS);
-    assert_eq!(round(&backend).unwrap(), BYTES);
+fn a_plugin_that_cannot_call_is_asked() {
+    // It lacks the function, or the function fails.
+    for mode in [NO_ON_READY, WORKS | ON_READY_FAILS] {
+        let fake = Fake::new(mode);
+        let backend = impatient(&fake);
+        fake.fail(mode);
+        assert_eq!(round(&backend).unwrap(), BYTES);
+        let program = compile(&backend).unwrap();
+        let mut arguments = [Argument::Shared(upload(&backend).unwrap()), Argument::Shared(upload(&backend).unwrap())];
+        fake.fail(EXECUTE_HANGS | mode & FLAGS);
+        assert_error(program.run(0, &mut arguments).unwrap_err(), ErrorKind::TimedOut, "a run");
+        fake.fail(WORKS);
+        drop((arguments, program, backend));
+        // Nobody knows when the run is over: the client, the event, the result, both arguments and the program stay.
+        std::thread::sleep(Duration::from_millis(50));
+        assert_eq!(fake.live(), 6);
+    }
+}
+
+#[test]
+fn memory_of_which_nobody_says_that_it_is_free_again_is_never_freed() {
+    let bytes = large().bytes().unwrap();
+    let cases = [(NO_UPLOAD_EVENT, "the plugin gave none"), (WORKS | ON_READY_FAILS, "no thread to call from")];
+    for (mode, text) in cases {
+        let fake = Fake::new(WORKS);
+        let backend = fake.open().unwrap();
+        fake.fail(mode);
+        for memory in [HostMemory::aligned(bytes).unwrap(), misaligned(bytes)] {
+            let watch = Watch::new(&memory);
+            assert_error(backend.upload_owned(0, &large(), memory).unwrap_err(), ErrorKind::Execution, text);
+            // The device writes to it until its buffer is gone, and says nothing.
+            std::thread::sleep(Duration::from_millis(50));
+            assert!(!watch.is_freed());
+        }
+        // Bytes that are read during the call need no event.
+        fake.fail(WORKS);
+        assert_eq!(round(&backend).unwrap(), BYTES);
+        drop(backend);
+        assert_live_soon(&fake, 0);
+    }
+}
+
+/// Memory that no device can use as it is. That it is not aligned is up to the system's allocator, so it is made sure of.
+fn misaligned(bytes: usize) -> HostMemory {
+    let many: Vec<HostMemory> = std::iter::repeat_with(|| HostMemory::from(vec![0; bytes])).take(64).collect();
+    many.into_iter().find(|memory| !(memory.bytes().as_ptr() as usize).is_multiple_of(64)).unwrap()
 }
 
 #[test]
@@ -293,19 +331,75 @@ fn others_stay_readable_while_a_run_hangs() {
 }
 
 #[test]
-fn a_failed_run_leaves_donated_arguments_where_they_are() {
-    for mode in [EXECUTE_FAILS, EXECUTE_EVENT_FAILS] {
+fn a_run_that_does_not_begin_takes_nothing_and_one_that_does_takes_what_is_donated() {
+    for (mode, begins) in
+        [(EXECUTE_FAILS, false), (EXECUTE_OUT_OF_MEMORY, false), (EXECUTE_EVENT_FAILS, true), (NO_BUFFER, true)]
+    {
         let fake = Fake::new(WORKS);
         let backend = fake.open().unwrap();
         let program = compile(&backend).unwrap();
         let mut arguments = [Argument::Donated(upload(&backend).unwrap()), Argument::Shared(upload(&backend).unwrap())];
         fake.fail(mode);
         program.run(0, &mut arguments).unwrap_err();
-        let Argument::Donated(buffer) = &arguments[0] else { panic!("{arguments:?}") };
-        let mut bytes = [0; 8];
         fake.fail(WORKS);
-        buffer.read(&mut bytes).unwrap();
-        assert_eq!(bytes, BYTES);
+        let readable = |argument: &Argument| match argument {
+            Argument::Donated(buffer) | Argument::Shared(buffer) => {
+                let mut bytes = [0; 8];
+                buffer.read(&mut bytes).unwrap();
+                bytes == BYTES
+            }
+            _ => false,
+        };
+        // The plugin may have written over what it took before it failed.
+        assert_eq!(arguments.each_ref().map(readable), [!begins, true], "{mode}");
+        assert!(!begins || matches!(arguments[0], Argument::Taken));
+    }
+}
+
+#[test]
+fn a_result_that_is_missing_is_judged_when_the_run_is_over() {
+    let fake = Fake::new(WORKS);
+    let backend = fake.open().unwrap();
+    let program = compile(&backend).unwrap();
+    let mut arguments = [Argument::Shared(upload(&backend).unwrap()), Argument::Shared(upload(&backend).unwrap())];
+    fake.fail(NO_BUFFER);
+    assert_error(program.run(0, &mut arguments).unwrap_err(), ErrorKind::Execution, "gave no buffer");
+    assert_eq!(fake.running(), 0);
+}
+
+/// [`first`] whose result is guarded by a check that is its third argument.
+fn checked() -> Graph {
+    let mut graph = first();
+    let main = graph.main();
+    let bad = graph.parameter(main, Type::new(DType::I32, ()));
+    let x = graph[main].results[0];
+    let doubled = graph.push(main, Op::Binary(BinaryOp::Add), &[x, x]).unwrap();
+    graph.set_results(main, vec![doubled.into()]);
+    graph.checks.push(Check { value: bad, guards: doubled });
+    graph
+}
+
+#[test]
+fn a_program_with_checks_gives_away_and_gets_back_when_one_fails() {
+    let fake = Fake::new(WORKS);
+    let backend = fake.open().unwrap();
+    let program = backend.compile(&checked(), CompileOptions::default()).unwrap();
+    for (mode, check) in [(WORKS, -1), (BAD_INDEX, 3)] {
+        let number = Argument::Scalar(Scalar::Int(0).to_bytes(DType::I32));
+        let shared = Argument::Shared(upload(&backend).unwrap());
+        let mut arguments = [Argument::Donated(upload(&backend).unwrap()), shared, number];
+        fake.fail(mode);
+        let outcome = program.run(0, &mut arguments).unwrap();
+        fake.fail(WORKS);
+        assert_eq!(outcome.checks, [check]);
+        // Not the first argument: the second one has no result that it could become.
+        assert_eq!(fake.kept() & 0b11, 0b10);
+        match (mode, &arguments[0]) {
+            (WORKS, Argument::Taken) => {}
+            // The result, in which the program leaves the old value.
+            (BAD_INDEX, Argument::Donated(buffer)) => assert!(Arc::ptr_eq(buffer, &outcome.results[0])),
+            (_, argument) => panic!("{argument:?}"),
+        }
     }
 }
 
@@ -382,6 +476,43 @@ fn a_tensor_whose_program_failed_says_so_and_others_stay_readable() {
         // Every program of the fake gives its first argument.
         assert_eq!(x.add(&x).unwrap().to_vec::<f32>().unwrap(), [1.0, 2.0]);
     });
+}
+
+/// For the test below, which starts it in a process of its own.
+#[test]
+#[ignore = "prints what a plugin is known by"]
+#[allow(clippy::print_stdout, reason = "the other test reads it")]
+fn print_the_identity() {
+    let plugin = Pjrt::open("a_plugin_without_folder.so", &PjrtOptions::default()).unwrap();
+    println!("identity: {}", plugin.identity().unwrap().replace('\n', " "));
+}
+
+#[test]
+fn a_plugin_that_the_loader_finds_by_its_name_is_known_by_its_file() {
+    let fake = Fake::new(WORKS);
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("a_plugin_without_folder.so");
+    let mut identities = Vec::new();
+    for extra in [0, 4096] {
+        // The same code, and another size: bytes behind the end of a library are nothing to the loader.
+        let content = [std::fs::read(&fake.path).unwrap(), vec![0; extra]].concat();
+        std::fs::write(&file, &content).unwrap();
+        let mut child = Command::new(std::env::current_exe().unwrap());
+        child.args(["--ignored", "--exact", "print_the_identity", "--nocapture"]).env("LD_LIBRARY_PATH", folder.path());
+        let output = child.output().unwrap();
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        assert!(output.status.success(), "{text}{}", String::from_utf8_lossy(&output.stderr));
+        let identity = text.lines().find_map(|line| Some(line.split_once("identity: ")?.1.to_string())).unwrap();
+        assert!(identity.contains(&format!("{} bytes of Some(", content.len())), "{identity}");
+        identities.push(identity);
+    }
+    assert_ne!(identities[0], identities[1]);
+    // What took the place of the loaded file says nothing of it.
+    let backend = fake.open().unwrap();
+    assert!(backend.identity().is_ok());
+    std::fs::remove_file(&fake.path).unwrap();
+    std::fs::write(&fake.path, "another file").unwrap();
+    assert_error(backend.identity().unwrap_err(), ErrorKind::Io, "requires the file of the plugin");
 }
 
 /// For the test below, which starts it in a process of its own.

@@ -84,3 +84,30 @@ fn a_step_that_fails_takes_nothing_with_it() {
         });
     }
 }
+
+#[test]
+fn what_a_step_took_before_it_failed_is_lost_and_says_so() {
+    for (mode, begins) in [(EXECUTE_FAILS, false), (EXECUTE_EVENT_FAILS, true), (NO_BUFFER, true)] {
+        let fake = Fake::new(WORKS);
+        let device = Device::open(Arc::new(fake.open().unwrap())).swap_remove(0);
+        device.scope(|| {
+            let weights = Tensor::from_slice(&[1.0f32, 2.0]).unwrap();
+            let gradient = Tensor::from_slice(&[3.0f32, 4.0]).unwrap();
+            let updated = weights.sub(&gradient).unwrap();
+            updated.replaces(&weights);
+            drop(weights);
+            fake.fail(mode);
+            let error = updated.wait().unwrap_err();
+            fake.fail(WORKS);
+            assert_eq!(error.location().file().unwrap(), file!());
+            let lost = error.message().contains("lost with it: 1 values that the program was to overwrite");
+            assert_eq!(lost, begins, "{error}");
+            match updated.restored() {
+                Some(weights) if !begins => assert_eq!(weights.to_vec::<f32>().unwrap(), [1.0, 2.0]),
+                restored => assert!(begins && restored.is_none(), "{mode}"),
+            }
+            // Not donated, as there is a handle.
+            assert_eq!(gradient.to_vec::<f32>().unwrap(), [3.0, 4.0]);
+        });
+    }
+}

@@ -5,6 +5,7 @@ use std::io::{IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use tpu_core::plan::{Compiler, Plan, Program, Progress, table};
+use tpu_core::runtime::Cache;
 use tpu_core::{Error, ErrorKind, Result};
 
 const USAGE: &str = "\
@@ -15,7 +16,8 @@ Usage: tpu-plan FILE.mlir --targets v5e:2x2,v6e:1x1,tpu7x:1x1x1 [--json] [--emit
   FILE.mlir          StableHLO as text, with a function main
   --targets LIST     topologies, with commas between them
   --json             one JSON array instead of text
-  --emit DIR         also write each executable and optimized program, DIR/<target>.tpu and .hlo.pb
+  --emit DIR         also write each executable, for programs that run on such a TPU with TPU_CACHE_DIR=DIR, and each
+                     optimized program, DIR/<target>.hlo.pb
   --libtpu FILE      the compiler [default: TPU_LIBRARY_PATH, else what `cargo xtask plugins` fetched]
 
 The exit status is 1 if the program does not compile for one of the targets, 2 for an error.";
@@ -102,13 +104,10 @@ fn run(options: &Options) -> Result<bool> {
 
 fn emit(folder: &Path, plan: &Plan) -> Result<()> {
     let Ok(figures) = &plan.outcome else { return Ok(()) };
-    std::fs::create_dir_all(folder).map_err(|error| Error::io("tpu-plan", folder, &error))?;
-    let name = plan.target.replace(':', "_");
-    for (kind, bytes) in [("tpu", figures.serialize()?), ("hlo.pb", figures.optimized()?)] {
-        let path = folder.join(format!("{name}.{kind}"));
-        std::fs::write(&path, bytes).map_err(|error| Error::io("tpu-plan", &path, &error))?;
-    }
-    Ok(())
+    let path = figures.store(&Cache::persistent(folder)?)?;
+    eprintln!("{}: wrote {}", plan.target, path.display());
+    let path = folder.join(plan.target.replace(':', "_")).with_extension("hlo.pb");
+    std::fs::write(&path, figures.optimized()?).map_err(|error| Error::io("tpu-plan", &path, &error))
 }
 
 /// A line on a terminal that is written over.

@@ -51,15 +51,12 @@ impl Job {
     }
 
     fn try_run(&self, backend: &dyn Backend, device: usize) {
-        let errors: Vec<Option<Error>> = self
-            .inputs
-            .iter()
-            .map(|input| match input {
-                JobInput::Slot(slot) => slot.error(),
-                JobInput::Number(..) => None,
-            })
-            .collect();
-        if errors.iter().any(Option::is_some) {
+        let error = |input: &JobInput| match input {
+            JobInput::Slot(slot) => slot.error(),
+            JobInput::Number(..) => None,
+        };
+        if self.inputs.iter().any(|input| error(input).is_some()) {
+            let errors: Vec<Option<Error>> = self.inputs.iter().map(error).collect();
             return self.run_what_is_left(&errors, backend, device);
         }
         match self.execute(backend, device) {
@@ -91,8 +88,26 @@ impl Job {
                 std::panic::resume_unwind(panic)
             }),
         };
+        let outcome = outcome.map_err(|error| self.lose(&arguments, error));
         self.give_back(&mut arguments);
         outcome
+    }
+
+    /// After a run that failed: the buffers that it took are lost, which is part of the error.
+    fn lose(&self, arguments: &[Argument], error: Error) -> Error {
+        let taken = |(input, argument): (&'_ JobInput, &Argument)| match (input, argument) {
+            (JobInput::Slot(slot), Argument::Taken) if slot.is_given_away() => Some(slot.clone()),
+            _ => None,
+        };
+        let lost: Vec<Arc<Slot>> = self.inputs.iter().zip(arguments).filter_map(taken).collect();
+        if lost.is_empty() {
+            return error;
+        }
+        let (count, message) = (lost.len(), error.message());
+        let message = format!("{message}; lost with it: {count} values that the program was to overwrite");
+        let error = Error::new(error.kind(), error.op().to_owned(), message).at(error.location()).at(&self.last);
+        lost.iter().for_each(|slot| slot.fail(error.clone()));
+        error
     }
 
     /// Puts donated buffers that the program left alone back into their slots.
@@ -106,6 +121,9 @@ impl Job {
 
     /// Fulfils the outputs, except those that depend on an operation whose check failed.
     fn distribute(&self, outcome: Outcome) {
+        if outcome.checks.iter().all(|&bad| bad < 0) {
+            return self.outputs.iter().zip(outcome.results).for_each(|(slot, buffer)| slot.fulfil(buffer));
+        }
         let graph = &self.program.graph;
         let mut errors: Vec<Option<Error>> = vec![None; self.outputs.len()];
         for (number, &bad) in outcome.checks.iter().enumerate().filter(|(_, bad)| **bad >= 0) {

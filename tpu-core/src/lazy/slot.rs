@@ -114,6 +114,11 @@ impl Slot {
         matches!(*self.lock(), State::Scheduled)
     }
 
+    /// Whether the buffer went to a program.
+    pub fn is_given_away(&self) -> bool {
+        matches!(*self.lock(), State::Donated)
+    }
+
     /// Takes the buffer for donation, leaving `Donated`; [`fulfil`](Self::fulfil) gives it back.
     pub fn take(&self) -> Result<Arc<dyn Buffer>> {
         let mut state = self.lock();

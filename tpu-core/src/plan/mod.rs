@@ -43,7 +43,9 @@ pub use report::table;
 pub use crate::runtime::pjrt::aot::Memory;
 
 use crate::Result;
+use crate::runtime::Cache;
 use crate::runtime::pjrt::aot::Compiled;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -92,6 +94,16 @@ impl Figures {
     /// The executable, for a runtime with the same compiler on a TPU of this kind.
     pub fn serialize(&self) -> Result<Vec<u8>> {
         self.executable.serialize()
+    }
+
+    /// Stores the executable, and says in which file. A runtime whose cache has this folder, by `TPU_CACHE_DIR` or otherwise,
+    /// loads it instead of compiling the program, if it is on a TPU of this kind with the same build of the compiler, and
+    /// `XLA_FLAGS` and `LIBTPU_INIT_ARGS` are what they are now. [`Pjrt::load_file`](crate::runtime::pjrt::Pjrt::load_file)
+    /// loads it too, and says why if it does not fit.
+    ///
+    /// Errors as [`serialize`](Self::serialize), and if the file cannot be written.
+    pub fn store(&self, cache: &Cache) -> Result<PathBuf> {
+        self.executable.store(cache)
     }
 
     /// The program after the compiler's optimisations, a protobuf `HloModuleProtoWithConfig` for XLA's tools.

@@ -8,8 +8,9 @@ use crate::lazy::cell::Cell;
 use crate::lazy::slot::Slot;
 use crate::lazy::stream::Stream;
 use crate::runtime::CompileOptions;
-use crate::runtime::pjrt::donors;
+use crate::runtime::pjrt::donation;
 use crate::{Device, Error, ErrorKind, Result, Tensor, ensure};
+use std::borrow::Cow;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -139,8 +140,13 @@ impl Program {
     /// As the PJRT backend would print it, and each operation's place. `donate`: arguments are given away where a result
     /// can take their memory.
     fn of(cut: &recorder::Cut, donate: bool) -> Result<Self> {
-        let donors = if donate { donors(&cut.graph) } else { Vec::new() };
-        let text = text::print_with_locations(verify(&cut.graph)?, &donors, &cut.locations);
+        let (graph, donors) = if donate {
+            let donation = donation::donate(&cut.graph)?;
+            (donation.graph, donation.donors)
+        } else {
+            (Cow::Borrowed(&cut.graph), Vec::new())
+        };
+        let text = text::print_with_locations(verify(&graph)?, &donors, &cut.locations);
         Ok(Self { text, file: None, options: cut.options })
     }
 

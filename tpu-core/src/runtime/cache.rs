@@ -1,6 +1,6 @@
 //! Compiled programs that outlive the process.
 
-use crate::{Error, ErrorKind, Result};
+use crate::{Error, ErrorKind, Result, ensure};
 use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::io::{Read, Write};
@@ -13,7 +13,8 @@ use std::time::{Duration, SystemTime};
 /// program asks for one; the host backend compiles in microseconds and has no use for it.
 ///
 /// An entry counts only for the very program, compiler options and [plugin](crate::runtime::pjrt::Pjrt::identity) that
-/// it was made for: all of it is stored and compared. One that is damaged is reported once, ignored and written anew.
+/// it was made for: all of it is stored and compared. Entries that were compiled ahead of time, by `tpu-plan --emit DIR` for
+/// example, count for any plugin of the same build on the same kind of device. One that is damaged is reported once, ignored and written anew.
 /// Several processes may use one folder at the same time. What they store is machine code, so the folder belongs to
 /// nobody but its user: it is made with access for the owner only.
 ///
@@ -109,13 +110,13 @@ impl Cache {
                 return None;
             }
         };
-        match read(&mut file, key) {
-            Ok(Some(program)) => {
+        match read(&mut file) {
+            Ok((known, program)) if known == key => {
                 // The age that decides what goes first. A folder that is only readable is as good.
                 let _ = file.set_modified(SystemTime::now());
                 Some(program)
             }
-            Ok(None) => None,
+            Ok(_) => None,
             Err(why) => {
                 tracing::warn!(path = %path.display(), why, "a cached program is damaged and will be compiled anew");
                 None
@@ -125,15 +126,22 @@ impl Cache {
 
     /// Stores a program. A folder that cannot be written to is a warning, as everything works without.
     pub fn store(&self, key: &[u8], program: &[u8]) {
-        let path = self.path(key);
-        if let Err(error) = self.write(&path, key, program) {
-            tracing::warn!(path = %path.display(), %error, "a compiled program cannot be cached");
+        if let Err(error) = self.try_store(key, program) {
+            tracing::warn!(%error, "a compiled program cannot be cached");
         }
     }
 
-    /// Removes an entry that its plugin does not take.
-    pub fn remove(&self, key: &[u8]) {
-        let _ = fs::remove_file(self.path(key));
+    /// Stores a program, and says in which file. Errors with [`ErrorKind::Io`] if it cannot be written, with
+    /// [`ErrorKind::Value`] if it is larger than the cache may be.
+    pub(crate) fn try_store(&self, key: &[u8], program: &[u8]) -> Result<PathBuf> {
+        let bytes = (HEAD + key.len() + program.len()) as u64;
+        let limit = self.0.limit;
+        ensure!(bytes <= limit, Value, "cache", "requires programs of at most {limit} bytes, got one of {bytes}");
+        let path = self.path(key);
+        match self.write(&path, key, program) {
+            Ok(()) => Ok(path),
+            Err(error) => Err(Error::io("cache", &path, &error)),
+        }
     }
 
     fn path(&self, key: &[u8]) -> PathBuf {
@@ -144,16 +152,11 @@ impl Cache {
 
     fn write(&self, path: &Path, key: &[u8], program: &[u8]) -> std::io::Result<()> {
         static NUMBER: AtomicU64 = AtomicU64::new(0);
-        let bytes = (HEAD + key.len() + program.len()) as u64;
-        if bytes > self.0.limit {
-            tracing::info!(bytes, limit = self.0.limit, "a compiled program is larger than the cache may be");
-            return Ok(());
-        }
         make(&self.0.dir)?;
         // Under a name of its own first, so that nobody ever sees half of it.
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
         let temporary = path.with_extension(format!("{}-{number}.{TEMPORARY}", std::process::id()));
-        let mut content = Vec::with_capacity(bytes as usize);
+        let mut content = Vec::with_capacity(HEAD + key.len() + program.len());
         content.extend(MAGIC);
         content.extend((key.len() as u64).to_le_bytes());
         content.extend((program.len() as u64).to_le_bytes());
@@ -219,8 +222,18 @@ fn make(dir: &Path) -> std::io::Result<()> {
     builder.create(dir)
 }
 
-/// The program in a file, if it is that of the key; an error says what is wrong with the file.
-fn read(file: &mut File, key: &[u8]) -> std::result::Result<Option<Vec<u8>>, &'static str> {
+/// The key and the program in an entry's file. Errors with [`ErrorKind::Io`] if it cannot be opened, with
+/// [`ErrorKind::Format`] if it is damaged.
+pub(crate) fn read_file(path: &Path) -> Result<(Vec<u8>, Vec<u8>)> {
+    let mut file = File::open(path).map_err(|error| Error::io("cache", path, &error))?;
+    read(&mut file).map_err(|why| {
+        let message = format!("requires a compiled program in {}: {why}", path.display());
+        Error::new(ErrorKind::Format, "cache", message)
+    })
+}
+
+/// The key and the program in a file; an error says what is wrong with it.
+fn read(file: &mut File) -> std::result::Result<(Vec<u8>, Vec<u8>), &'static str> {
     let unreadable = |_| "it cannot be read";
     let size = file.metadata().map_err(unreadable)?.len();
     let mut head = [0; HEAD];
@@ -244,7 +257,7 @@ fn read(file: &mut File, key: &[u8]) -> std::result::Result<Option<Vec<u8>>, &'s
     if sum(&content, &program) != number(24) {
         return Err("its check sum is wrong");
     }
-    Ok((content == key).then_some(program))
+    Ok((content, program))
 }
 
 fn sum(key: &[u8], program: &[u8]) -> u64 {
@@ -266,6 +279,18 @@ pub(crate) fn key(parts: &[&[u8]]) -> Vec<u8> {
         key.extend(*part);
     }
     key
+}
+
+/// The parts of which [`key`] made a key; `None` of other bytes.
+pub(crate) fn parts(mut key: &[u8]) -> Option<Vec<&[u8]>> {
+    let mut parts = Vec::new();
+    while !key.is_empty() {
+        let (len, rest) = key.split_first_chunk()?;
+        let (part, rest) = rest.split_at_checked(usize::try_from(u64::from_le_bytes(*len)).ok()?)?;
+        parts.push(part);
+        key = rest;
+    }
+    Some(parts)
 }
 
 #[cfg(test)]
@@ -325,6 +350,19 @@ mod tests {
         cache.store(b"two", b"program of two");
         assert_eq!(cache.load(b"two").as_deref(), Some(&b"program of two"[..]));
         assert_ne!(key(&[b"ab", b"c"]), key(&[b"a", b"bc"]));
+    }
+
+    #[test]
+    fn a_key_comes_apart_again_and_other_bytes_do_not() {
+        let all: &[&[u8]] = &[b"identity", b"", b"text"];
+        let whole = key(all);
+        assert_eq!(parts(&whole).as_deref(), Some(all));
+        assert_eq!(parts(b""), Some(vec![]));
+        // Cut anywhere but between parts, of which one ends behind 16 and one behind 24 bytes.
+        for at in (1..whole.len()).filter(|at| ![16, 24].contains(at)) {
+            assert_eq!(parts(&whole[..at]), None, "{at}");
+        }
+        assert_eq!(parts(&[0xff; 8]), None);
     }
 
     #[test]

@@ -190,8 +190,9 @@ pub struct KernelInfo {
 pub trait Executable: Send + Sync + Debug {
     /// Runs on one device and waits, as the only replica. Arguments are in the order of the program's parameters.
     ///
-    /// If it fails, or a check fails, every donated argument is still in `arguments`, unchanged. If a check fails, the
-    /// results that do not depend on what it guards are right.
+    /// If a check fails, every donated argument is still in `arguments` with its value, and the results that do not depend
+    /// on what the check guards are right. If the run fails, the donated arguments that it may have written to by then are
+    /// [`Taken`](Argument::Taken), and those that are still there are unchanged.
     fn run(&self, device: usize, arguments: &mut [Argument]) -> Result<Outcome>;
 
     /// Runs on devices 0, 1, … at the same time and waits, each with its own arguments; for a program that was compiled

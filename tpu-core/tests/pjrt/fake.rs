@@ -1,6 +1,6 @@
 //! A PJRT plugin that fails as it is told, for `pjrt_fake.rs`, which compiles this file into a library of its own.
 //!
-//! Its programs give their first argument back. Runs and transfers to the host happen late, on threads. It counts the objects
+//! Its programs give their first argument as every result, and −1 as every check. Runs and transfers to the host happen late, on threads. It counts the objects
 //! that it made and nobody freed.
 #![allow(dead_code, reason = "the declarations of the crate, not all of which are needed here")]
 #![allow(clippy::missing_safety_doc, clippy::undocumented_unsafe_blocks, reason = "each object is what the caller got")]
@@ -20,6 +20,8 @@ include!("modes.rs");
 static MODE: AtomicU32 = AtomicU32::new(0);
 static LIVE: AtomicI64 = AtomicI64::new(0);
 static KEPT: AtomicU64 = AtomicU64::new(0);
+static RUNNING: AtomicI64 = AtomicI64::new(0);
+static COMPILES: AtomicI64 = AtomicI64::new(0);
 
 /// Chooses how it fails from now on.
 #[unsafe(no_mangle)]
@@ -39,8 +41,24 @@ pub extern "C" fn fake_kept() -> u64 {
     KEPT.load(SeqCst)
 }
 
+/// Runs that are not over.
+#[unsafe(no_mangle)]
+pub extern "C" fn fake_running() -> i64 {
+    RUNNING.load(SeqCst)
+}
+
+/// Programs that were compiled.
+#[unsafe(no_mangle)]
+pub extern "C" fn fake_compiles() -> i64 {
+    COMPILES.load(SeqCst)
+}
+
 fn failing(mode: u32) -> bool {
-    MODE.load(SeqCst) == mode
+    MODE.load(SeqCst) & !FLAGS == mode
+}
+
+fn has(flag: u32) -> bool {
+    MODE.load(SeqCst) & flag != 0
 }
 
 /// An object that the caller frees.
@@ -167,6 +185,9 @@ unsafe extern "C" fn event_await(args: Raw) -> Raw {
 }
 
 unsafe extern "C" fn event_on_ready(args: Raw) -> Raw {
+    if has(ON_READY_FAILS) {
+        return error(13, "no thread to call from");
+    }
     let args = unsafe { body::<sys::EventOnReady>(args) };
     let event = unsafe { &*args.event.cast::<FakeEvent>() };
     let callback = args.callback.expect("a function");
@@ -239,22 +260,119 @@ unsafe extern "C" fn client_compile(args: Raw) -> Raw {
     if failing(COMPILE_FAILS) {
         return error(8, "24.00G exceeds available memory");
     }
-    unsafe { body::<sys::ClientCompile>(args) }.executable = give(());
+    COMPILES.fetch_add(1, SeqCst);
+    let args = unsafe { body::<sys::ClientCompile>(args) };
+    let program = unsafe { &(*args.program).body };
+    let text = unsafe { std::slice::from_raw_parts(program.code.cast::<u8>(), program.code_size) };
+    args.executable = give(Program { client: args.client, text: text.to_vec() });
+    null_mut()
+}
+
+/// A compiled program.
+#[derive(Clone)]
+struct Program {
+    client: Raw,
+    text: Vec<u8>,
+}
+
+impl Program {
+    /// For each result whether it is a check: a scalar i32.
+    fn outputs(&self) -> Vec<bool> {
+        let text = std::str::from_utf8(&self.text).unwrap();
+        let main = text.lines().find(|line| line.contains("@main")).unwrap();
+        let results = main.split_once("->").unwrap().1;
+        results.split("tensor<").skip(1).map(|ty| ty.starts_with("i32>")).collect()
+    }
+}
+
+const SERIALIZED: &[u8] = b"FAKE";
+
+unsafe extern "C" fn executable_serialize(args: Raw) -> Raw {
+    let args = unsafe { body::<sys::ExecutableSerialize>(args) };
+    let program = unsafe { &*args.executable.cast::<Program>() };
+    let bytes = Box::new([SERIALIZED, &program.text].concat());
+    (args.serialized_bytes, args.serialized_bytes_size) = (bytes.as_ptr().cast(), bytes.len());
+    args.serialized_executable = give(bytes);
+    args.serialized_executable_deleter = Some(delete_serialized);
+    null_mut()
+}
+
+unsafe extern "C" fn delete_serialized(bytes: Raw) {
+    unsafe { free::<Box<Vec<u8>>>(bytes) };
+}
+
+unsafe extern "C" fn executable_deserialize_and_load(args: Raw) -> Raw {
+    let args = unsafe { body::<sys::ExecutableDeserializeAndLoad>(args) };
+    let (start, len) = (args.serialized_executable.cast::<u8>(), args.serialized_executable_size);
+    let Some(text) = unsafe { std::slice::from_raw_parts(start, len) }.strip_prefix(SERIALIZED) else {
+        return error(3, "not an executable of this plugin");
+    };
+    args.loaded_executable = give(Program { client: args.client, text: text.to_vec() });
+    null_mut()
+}
+
+unsafe extern "C" fn loaded_executable_addressable_devices(args: Raw) -> Raw {
+    let args = unsafe { body::<sys::LoadedExecutableAddressableDevices>(args) };
+    args.addressable_devices = unsafe { &*args.executable.cast::<Program>() }.client.cast_const().cast();
+    args.num_addressable_devices = 2;
+    null_mut()
+}
+
+unsafe extern "C" fn client_topology_description(args: Raw) -> Raw {
+    let args = unsafe { body::<sys::ClientTopologyDescription>(args) };
+    args.topology = args.client;
+    null_mut()
+}
+
+unsafe extern "C" fn topology_description_platform_version(args: Raw) -> Raw {
+    let args = unsafe { body::<sys::TopologyDescriptionPlatformVersion>(args) };
+    let version = if has(OTHER_BUILD) { c"build 2" } else { c"build 1" };
+    (args.platform_version, args.platform_version_size) = (version.as_ptr(), 7);
+    null_mut()
+}
+
+/// Where a device lies.
+struct Place([i64; 2], sys::NamedValue);
+unsafe impl Sync for Place {}
+unsafe impl Send for Place {}
+
+unsafe extern "C" fn device_description_attributes(args: Raw) -> Raw {
+    static PLACES: [std::sync::OnceLock<Box<Place>>; 2] = [const { std::sync::OnceLock::new() }; 2];
+    let args = unsafe { body::<sys::DeviceDescriptionAttributes>(args) };
+    let x = has(OTHER_COORDINATES) as usize;
+    let place = PLACES[x].get_or_init(|| {
+        let mut place = Box::new(Place([x as i64, 0], sys::NamedValue::default()));
+        let (name, at) = (c"coords", place.0.as_ptr());
+        place.1 = sys::NamedValue {
+            struct_size: size_of::<sys::NamedValue>(),
+            name: name.as_ptr(),
+            name_size: 6,
+            r#type: sys::named::INT64_LIST,
+            value: at as u64,
+            value_size: 2,
+            ..Default::default()
+        };
+        place
+    });
+    (args.attributes, args.num_attributes) = (&raw const place.1, 1);
     null_mut()
 }
 
 unsafe extern "C" fn loaded_executable_get_executable(args: Raw) -> Raw {
-    unsafe { body::<sys::LoadedExecutableGetExecutable>(args) }.executable = give(());
+    let args = unsafe { body::<sys::LoadedExecutableGetExecutable>(args) };
+    args.executable = give(unsafe { &*args.loaded_executable.cast::<Program>() }.clone());
     null_mut()
 }
 
 unsafe extern "C" fn executable_num_outputs(args: Raw) -> Raw {
-    unsafe { body::<sys::ExecutableNumOutputs>(args) }.num_outputs = if failing(WRONG_OUTPUTS) { 7 } else { 1 };
+    let args = unsafe { body::<sys::ExecutableNumOutputs>(args) };
+    let outputs = unsafe { &*args.executable.cast::<Program>() }.outputs();
+    args.num_outputs = if failing(WRONG_OUTPUTS) { 7 } else { outputs.len() };
     null_mut()
 }
 
 unsafe extern "C" fn executable_destroy(args: Raw) -> Raw {
-    unsafe { free::<()>(body::<sys::ExecutableDestroy>(args).executable) };
+    unsafe { free::<Program>(body::<sys::ExecutableDestroy>(args).executable) };
     null_mut()
 }
 
@@ -291,14 +409,27 @@ unsafe extern "C" fn loaded_executable_execute(args: Raw) -> Raw {
     let kept = (0..options.num_non_donatable_input_indices)
         .map(|i| 1 << unsafe { *options.non_donatable_input_indices.add(i) });
     KEPT.store(kept.sum(), SeqCst);
-    let first = unsafe { **args.argument_lists };
-    let copy = unsafe { &*first.cast::<Buffer>() }.bytes().to_vec();
-    let mut bytes = vec![0u8; copy.len()];
-    let at = bytes.as_mut_ptr().cast();
-    let output = if failing(NO_BUFFER) { null_mut() } else { give(Buffer::Own(bytes)) };
-    unsafe { **args.output_lists = output };
-    let late = Copy(copy, if output.is_null() { output } else { at });
-    unsafe { *args.device_complete_events = event(EXECUTE_EVENT_FAILS, EXECUTE_HANGS, move || late.write()) };
+    let outputs = unsafe { &*args.executable.cast::<Program>() }.outputs();
+    for device in 0..args.num_devices {
+        let first = unsafe { **args.argument_lists.add(device) };
+        let copy = unsafe { &*first.cast::<Buffer>() }.bytes().to_vec();
+        let mut late = Vec::new();
+        for (number, is_check) in outputs.iter().enumerate() {
+            let check = if failing(BAD_INDEX) { 3i32 } else { -1 };
+            let copy = if *is_check { check.to_le_bytes().to_vec() } else { copy.clone() };
+            let mut bytes = vec![0u8; copy.len()];
+            let at = bytes.as_mut_ptr().cast();
+            let output = if failing(NO_BUFFER) { null_mut() } else { give(Buffer::Own(bytes)) };
+            unsafe { *(*args.output_lists.add(device)).add(number) = output };
+            late.push(Copy(copy, if output.is_null() { output } else { at }));
+        }
+        RUNNING.fetch_add(1, SeqCst);
+        let work = move || {
+            late.into_iter().for_each(Copy::write);
+            RUNNING.fetch_sub(1, SeqCst);
+        };
+        unsafe { *args.device_complete_events.add(device) = event(EXECUTE_EVENT_FAILS, EXECUTE_HANGS, work) };
+    }
     null_mut()
 }
 
@@ -330,7 +461,9 @@ unsafe extern "C" fn client_buffer_from_host_buffer(args: Raw) -> Raw {
     let len = 4 * dims.product::<i64>() as usize;
     if args.host_buffer_semantics == sys::semantics::MUTABLE_ZERO_COPY {
         let done = Arc::new(Shared { state: Mutex::default(), over: Condvar::new() });
-        args.done_with_host_buffer = give(FakeEvent { shared: done.clone(), fails: false });
+        if !failing(NO_UPLOAD_EVENT) {
+            args.done_with_host_buffer = give(FakeEvent { shared: done.clone(), fails: false });
+        }
         args.buffer = give(Buffer::Host { start: args.data.cast_mut().cast(), len, done });
         return null_mut();
     }
@@ -340,7 +473,9 @@ unsafe extern "C" fn client_buffer_from_host_buffer(args: Raw) -> Raw {
     let again = Copy(Vec::new(), if late { args.data.cast_mut() } else { null_mut() });
     let compare = bytes.clone();
     args.buffer = give(Buffer::Own(bytes));
-    args.done_with_host_buffer = event(UPLOAD_EVENT_FAILS, UPLOAD_HANGS, move || again.compare(&compare));
+    if !failing(NO_UPLOAD_EVENT) {
+        args.done_with_host_buffer = event(UPLOAD_EVENT_FAILS, UPLOAD_HANGS, move || again.compare(&compare));
+    }
     null_mut()
 }
 
@@ -416,13 +551,22 @@ pub extern "C" fn GetPjrtApi() -> *const Head {
     set(sys::LoadedExecutableExecute::INDEX, loaded_executable_execute);
     set(sys::BufferDestroy::INDEX, buffer_destroy);
     set(sys::BufferToHostBuffer::INDEX, buffer_to_host_buffer);
+    if has(TELLS) {
+        let mut set = |index: usize, function: Function| functions[index] = Some(function);
+        set(sys::ExecutableSerialize::INDEX, executable_serialize);
+        set(sys::ExecutableDeserializeAndLoad::INDEX, executable_deserialize_and_load);
+        set(sys::LoadedExecutableAddressableDevices::INDEX, loaded_executable_addressable_devices);
+        set(sys::ClientTopologyDescription::INDEX, client_topology_description);
+        set(sys::TopologyDescriptionPlatformVersion::INDEX, topology_description_platform_version);
+        set(sys::DeviceDescriptionAttributes::INDEX, device_description_attributes);
+    }
     if failing(NO_ON_READY) {
         functions[sys::EventOnReady::INDEX] = None;
     }
     if failing(NULL_ENTRY) {
         functions[sys::ClientCompile::INDEX] = None;
     }
-    let struct_size = match MODE.load(SeqCst) {
+    let struct_size = match MODE.load(SeqCst) & !FLAGS {
         TINY_TABLE => 8,
         // What lies behind must not be read.
         SHORT_TABLE => size_of::<Head>() + 8 * sys::ClientCompile::INDEX,

@@ -66,6 +66,18 @@ impl Fake {
         unsafe { self.library.get::<extern "C" fn() -> u64>(b"fake_kept\0").unwrap()() }
     }
 
+    /// Runs that are not over.
+    pub fn running(&self) -> i64 {
+        // SAFETY: the type is the function's.
+        unsafe { self.library.get::<extern "C" fn() -> i64>(b"fake_running\0").unwrap()() }
+    }
+
+    /// Programs that were compiled.
+    pub fn compiles(&self) -> i64 {
+        // SAFETY: the type is the function's.
+        unsafe { self.library.get::<extern "C" fn() -> i64>(b"fake_compiles\0").unwrap()() }
+    }
+
     pub fn open(&self) -> Result<Pjrt> {
         Pjrt::open(&self.path, &PjrtOptions::default())
     }

@@ -27,3 +27,17 @@ pub const NO_ON_READY: u32 = 22;
 pub const EXECUTE_OUT_OF_MEMORY: u32 = 23;
 // Nothing works any more, but freeing what is there.
 pub const DIED: u32 = 24;
+// A check finds index 3 out of range.
+pub const BAD_INDEX: u32 = 25;
+// Nothing says when memory of the host is free again.
+pub const NO_UPLOAD_EVENT: u32 = 26;
+
+// To be added to a mode.
+pub const ON_READY_FAILS: u32 = 1 << 16;
+// It has what is optional: serialized executables, a topology, attributes of devices.
+pub const TELLS: u32 = 1 << 17;
+// Its devices lie elsewhere.
+pub const OTHER_COORDINATES: u32 = 1 << 18;
+// It is another build.
+pub const OTHER_BUILD: u32 = 1 << 19;
+pub const FLAGS: u32 = 0xFFFF << 16;

@@ -31,7 +31,7 @@ mod tree;
 
 pub use parse::parse;
 pub use print::print;
-pub(crate) use print::{print_with_donors, print_with_locations};
+pub(crate) use print::{Donor, print_with_donors, print_with_locations};
 
 #[cfg(test)]
 mod tests {

@@ -28,15 +28,26 @@ pub fn print(program: Verified<'_>) -> String {
     print_with_donors(program, &[])
 }
 
-/// As [`print()`], with the parameters that `donors` says marked as ones whose memory results may take: for a compiler,
-/// [`parse`](super::parse()) does not read that.
-pub(crate) fn print_with_donors(program: Verified<'_>, donors: &[bool]) -> String {
+/// Whether a program may write results to a parameter's memory.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Donor {
+    /// No.
+    No,
+    /// Any result that fits.
+    ToAny,
+    /// The result of this number.
+    To(usize),
+}
+
+/// As [`print()`], with the parameters marked that `donors` says: for a compiler, [`parse`](super::parse()) does not read
+/// that.
+pub(crate) fn print_with_donors(program: Verified<'_>, donors: &[Donor]) -> String {
     print_with_locations(program, donors, &[])
 }
 
-/// As [`print_with_donors`], with the place of each operation behind it. `locations` has one for each node of the program,
-/// or none at all. What is printed is never part of a key: equal programs have other places.
-pub(crate) fn print_with_locations(program: Verified<'_>, donors: &[bool], locations: &[Location]) -> String {
+/// As [`print_with_donors`], with the place of each operation behind it. `locations` has one for each node of the program
+/// but the last ones, or none at all. What is printed is never part of a key: equal programs have other places.
+pub(crate) fn print_with_locations(program: Verified<'_>, donors: &[Donor], locations: &[Location]) -> String {
     let (graph, sources) = program.renumbered();
     let places = if locations.is_empty() { Vec::new() } else { places(&graph, &sources, locations) };
     let mut module = Module { out: "module @program {\n".to_string(), pending: VecDeque::new(), places };
@@ -58,7 +69,8 @@ pub(crate) fn print_with_locations(program: Verified<'_>, donors: &[bool], locat
 /// What is printed behind each node of a canonical graph, given which node of the program it is. A node in a block that
 /// has no place of its own, such as one in the body of a composite, has that of the block's owner.
 fn places(graph: &Graph, sources: &[NodeId], locations: &[Location]) -> Vec<String> {
-    let mut known: Vec<&Location> = sources.iter().map(|id| &locations[id.0 as usize]).collect();
+    let of = |id: &NodeId| locations.get(id.0 as usize).unwrap_or(&Location::UNKNOWN);
+    let mut known: Vec<&Location> = sources.iter().map(of).collect();
     // Owners come before what they own.
     for owner in 0..known.len() {
         for block in graph.nodes[owner].op.blocks() {
@@ -120,7 +132,7 @@ impl<'a> Function<'a> {
         Self { graph, module, in_decomposition: false, place: String::new() }
     }
 
-    fn main(mut self, donors: &[bool]) {
+    fn main(mut self, donors: &[Donor]) {
         let main = self.graph.main();
         let checks: Vec<Value> = self.graph.checks.iter().map(|check| check.value).collect();
         let guards = match self.graph.checks.len() {
@@ -130,11 +142,11 @@ impl<'a> Function<'a> {
                 format!(" attributes {{tpu_core.checks = {}}}", ints(guarded))
             }
         };
-        let donates = |index: usize| donors.get(index).is_some_and(|&donates| donates);
         let parameters = self.parameters(main).enumerate();
-        let parameters = parameters.map(|(index, text)| match donates(index) {
-            true => text + " {jax.buffer_donor = true}",
-            false => text,
+        let parameters = parameters.map(|(index, text)| match donors.get(index) {
+            None | Some(Donor::No) => text,
+            Some(Donor::ToAny) => text + " {jax.buffer_donor = true}",
+            Some(Donor::To(result)) => format!("{text} {{tf.aliasing_output = {result} : i32}}"),
         });
         let parameters = parameters.collect::<Vec<_>>().join(", ");
         self.function("public @main", &parameters, main, &checks, &guards);

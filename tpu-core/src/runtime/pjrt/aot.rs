@@ -1,15 +1,19 @@
 //! Programs compiled ahead of time, for devices that need not be there, and what the compiler says of them.
 
 use super::attribute;
+use super::identity::Target;
 use super::lowered::ProgramOptions;
 use super::sys::{self, Args, Raw};
 use super::topology::Topology;
-use super::{api, compile_options, guard, loaded};
-use crate::runtime::CompileOptions;
+use super::{ahead, api, compile_options, guard, loaded};
+use crate::runtime::{Cache, CompileOptions};
 use crate::{Result, ensure};
 use std::fmt;
+use std::path::PathBuf;
 use std::sync::Arc;
 
+/// What a client of the compiler's plugin calls itself.
+const PLATFORM: &str = "tpu";
 /// The version of the C API from which on memory statistics have the fields behind the peak.
 const MORE_MEMORY_STATISTICS: (i32, i32) = (0, 104);
 /// The most bytes that are taken of a program a plugin gives: a corrupt length must not become an allocation.
@@ -19,6 +23,8 @@ const LARGEST_PROGRAM: usize = 4 << 30;
 pub struct Compiled {
     topology: Arc<Topology>,
     raw: Raw,
+    /// Under which a runtime looks for it.
+    key: Vec<u8>,
 }
 
 // SAFETY: the functions on executables may be called from any thread; the object is freed once, by `drop`.
@@ -60,7 +66,7 @@ impl Compiled {
     /// own error.
     pub fn new(topology: &Arc<Topology>, text: &str, options: CompileOptions) -> Result<Self> {
         guard::check(text)?;
-        let options = compile_options::encode("tpu", &ProgramOptions { common: options, ..Default::default() });
+        let options = compile_options::encode(PLATFORM, &ProgramOptions { common: options, ..Default::default() });
         let program = loaded::program(text);
         // Text, options and program outlive the call, which is as long as the plugin needs them.
         let mut args = Args::new(sys::Compile {
@@ -73,7 +79,11 @@ impl Compiled {
         topology.api.call(&mut args)?;
         let raw = args.body.executable;
         ensure!(!raw.is_null(), Execution, "PJRT_Compile", "gave no executable");
-        Ok(Self { topology: topology.clone(), raw })
+        // From here on `drop` frees the executable.
+        let mut compiled = Self { topology: topology.clone(), raw, key: Vec::new() };
+        let target = Target::new(PLATFORM, &topology.device_kind, &topology.platform_version);
+        compiled.key = ahead::key(&target, &options, &ahead::without_locations(text));
+        Ok(compiled)
     }
 
     /// What the compiler's cost analysis says, by name.
@@ -107,6 +117,11 @@ impl Compiled {
     /// The executable's bytes, for a runtime of the same plugin.
     pub fn serialize(&self) -> Result<Vec<u8>> {
         loaded::serialize(&self.topology.api, self.raw)
+    }
+
+    /// Stores the executable where a runtime looks for it, and says in which file.
+    pub fn store(&self, cache: &Cache) -> Result<PathBuf> {
+        cache.try_store(&self.key, &self.serialize()?)
     }
 
     /// The program after the compiler's optimisations, as a protobuf `HloModuleProtoWithConfig`.

@@ -16,6 +16,8 @@ pub struct Api {
     /// Entries that the plugin says there are.
     functions: usize,
     path: PathBuf,
+    /// Of its code.
+    address: usize,
 }
 
 // SAFETY: the table is read only after loading, and the functions behind it may be called from any thread (the C API
@@ -51,15 +53,16 @@ impl Api {
         let get = get.map_err(|_| refuse(path, "has no function GetPjrtApi: it is not a PJRT plugin"))?;
         // SAFETY: it takes nothing and gives the address of a table that is never freed, or null.
         let table = unsafe { get() };
+        let address = *get as usize;
         // The table lies in the library.
         std::mem::forget(library);
-        let api = Self::from_table(table, path)?;
+        let api = Self::from_table(table, path, address)?;
         api.call(&mut Args::new(sys::PluginInitialize::default()))?;
         tracing::info!(plugin = ?api, "loaded a PJRT plugin");
         Ok(Arc::new(api))
     }
 
-    fn from_table(table: *const Head, path: &Path) -> Result<Self> {
+    fn from_table(table: *const Head, path: &Path, address: usize) -> Result<Self> {
         if table.is_null() {
             return Err(refuse(path, "gives no function table"));
         }
@@ -68,7 +71,7 @@ impl Api {
         let Some(bytes) = size.checked_sub(size_of::<Head>()) else {
             return Err(refuse(path, &format!("gives a function table of {size} bytes, which has no version")));
         };
-        let api = Self { table, functions: bytes / size_of::<Option<Function>>(), path: path.into() };
+        let api = Self { table, functions: bytes / size_of::<Option<Function>>(), path: path.into(), address };
         let version = api.version();
         if version.0 != OLDEST.0 || version < OLDEST {
             let (major, minor) = version;
@@ -87,6 +90,11 @@ impl Api {
     /// Where the plugin was loaded from.
     pub fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// Where its code lies in this process.
+    pub fn address(&self) -> usize {
+        self.address
     }
 
     /// An entry of the table, `None` if it ends before it or has null there.

@@ -1,7 +1,7 @@
 //! Values on a device of a plugin, and transfers between them and host memory.
 
 use super::client::Client;
-use super::event::Event;
+use super::event::{self, Event};
 use super::sys::{self, Args, MemoryLayout, Raw, TiledLayout};
 use crate::ir::Type;
 use crate::runtime::{Buffer, HostMemory, LaterRead, Reading};
@@ -10,6 +10,7 @@ use std::any::Any;
 use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 /// A value on a device.
 pub struct PjrtBuffer {
@@ -17,8 +18,8 @@ pub struct PjrtBuffer {
     raw: Raw,
     device: usize,
     ty: Type,
-    /// What the device's account was told.
-    bytes: usize,
+    /// What the device's account was told; 0 once a run has taken the memory.
+    bytes: AtomicUsize,
 }
 
 // SAFETY: the functions on buffers may be called from any thread; the buffer is freed once, by `drop`.
@@ -75,6 +76,11 @@ fn bytes_of(ty: &Type) -> Result<usize> {
     })
 }
 
+/// The error for a plugin that gives no buffer.
+pub fn no_buffer(ty: &Type) -> Error {
+    Error::new(ErrorKind::Execution, "pjrt", format!("gave no buffer for a value of {ty}"))
+}
+
 fn check_bytes(ty: &Type, bytes: &[u8]) -> Result<()> {
     let size = bytes_of(ty)?;
     ensure!(size == bytes.len(), Shape, "upload", "requires the {size} bytes of {ty}, got {}", bytes.len());
@@ -86,14 +92,24 @@ fn dims_of(ty: &Type) -> Vec<i64> {
 }
 
 impl PjrtBuffer {
-    /// Takes over a buffer that a call gave.
-    pub fn new(client: &Arc<Client>, raw: Raw, device: usize, ty: Type) -> Result<Self> {
+    /// Takes over a buffer that a call gave; `None` if it gave none.
+    pub fn new(client: &Arc<Client>, raw: Raw, device: usize, ty: Type) -> Option<Self> {
         if raw.is_null() {
-            return Err(Error::new(ErrorKind::Execution, "pjrt", format!("gave no buffer for a value of {ty}")));
+            return None;
         }
         let bytes = ty.bytes().unwrap_or(0);
-        client.device(device)?.add(bytes);
-        Ok(Self { client: client.clone(), raw, device, ty, bytes })
+        if let Some(device) = client.devices.get(device) {
+            device.add(bytes);
+        }
+        Some(Self { client: client.clone(), raw, device, ty, bytes: bytes.into() })
+    }
+
+    /// Says that a run has taken the memory, which counts as its results' from now on.
+    pub fn give_away(&self) {
+        let bytes = self.bytes.swap(0, Relaxed);
+        if let Some(device) = self.client.devices.get(self.device) {
+            device.remove(bytes);
+        }
     }
 
     /// Copies row-major elements to a device.
@@ -102,9 +118,9 @@ impl PjrtBuffer {
         // The plugin has read the bytes when the call returns, so that borrowing them is enough.
         let during_call = sys::semantics::IMMUTABLE_ONLY_DURING_CALL;
         let (raw, done) = Self::start_upload(client, device, ty, &ty.dtype.canonical(bytes), during_call)?;
-        let buffer = Self::new(client, raw, device, ty.clone())?;
+        let buffer = Self::new(client, raw, device, ty.clone()).ok_or_else(|| no_buffer(ty))?;
         match done {
-            Some(done) => done.wait("an upload", buffer),
+            Some(done) => done.wait(UPLOAD, buffer),
             None => Ok(buffer),
         }
     }
@@ -124,11 +140,13 @@ impl PjrtBuffer {
             sys::semantics::IMMUTABLE_UNTIL_TRANSFER_COMPLETES
         };
         let (raw, done) = Self::start_upload(client, device, ty, bytes, semantics)?;
+        let buffer = Self::new(client, raw, device, ty.clone());
         // Whatever the buffer is: from here on the memory lives until the plugin is done with it.
-        if let Some(done) = done {
-            done.keep("an upload", memory);
+        match done {
+            Some(done) => done.keep(UPLOAD, memory)?,
+            None => return Err(event::keep_without_event(UPLOAD, memory)),
         }
-        Self::new(client, raw, device, ty.clone())
+        buffer.ok_or_else(|| no_buffer(ty))
     }
 
     /// Starts a transfer of bytes that live and stay as they are for as long as `semantics` says.
@@ -232,6 +250,7 @@ impl Buffer for PjrtBuffer {
 struct PendingRead(Option<(Event, HostMemory)>);
 
 const READ: &str = "a transfer to the host";
+const UPLOAD: &str = "an upload";
 
 impl fmt::Debug for PendingRead {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -249,16 +268,15 @@ impl LaterRead for PendingRead {
 impl Drop for PendingRead {
     fn drop(&mut self) {
         if let Some((done, target)) = self.0.take() {
-            done.keep(READ, target);
+            // A failure is logged, and nobody waits for it.
+            let _ = done.keep(READ, target);
         }
     }
 }
 
 impl Drop for PjrtBuffer {
     fn drop(&mut self) {
-        if let Ok(device) = self.client.device(self.device) {
-            device.remove(self.bytes);
-        }
+        self.give_away();
         self.client.api.free(sys::BufferDestroy { buffer: self.raw });
     }
 }

@@ -122,26 +122,8 @@ impl Client {
         Ok(unsafe { attributes_of(args.body.attributes, args.body.num_attributes) })
     }
 
-    /// What executables depend on, see [`Pjrt::identity`](super::Pjrt::identity).
-    pub fn identity(&self) -> String {
-        let (major, minor) = self.api.version();
-        let kinds: Vec<&str> = self.devices.iter().map(|device| device.kind.as_str()).collect();
-        // Plugins do not always change their version when they change.
-        let file = std::fs::metadata(self.api.path()).ok();
-        let modified = file.as_ref().and_then(|file| file.modified().ok());
-        let modified = modified.and_then(|time| Some(time.duration_since(std::time::UNIX_EPOCH).ok()?.as_nanos()));
-        let bytes = file.map(|file| file.len());
-        let mut attributes = self.attributes();
-        attributes.sort_by(|a, b| a.0.cmp(&b.0));
-        let mut text = format!("{} {}\n", self.platform, self.platform_version);
-        text += &format!("C API {major}.{minor}, {bytes:?} bytes of {modified:?}\n{kinds:?}\n{attributes:?}\n");
-        if self.platform == "cpu" {
-            text += &processor();
-        }
-        text
-    }
-
-    fn description(&self, device: Raw) -> Result<Raw> {
+    /// The plugin's description of a device.
+    pub fn description(&self, device: Raw) -> Result<Raw> {
         let mut args = Args::new(sys::DeviceGetDescription { device, ..Default::default() });
         self.api.call(&mut args)?;
         Ok(args.body.device_description)
@@ -182,14 +164,6 @@ impl Client {
             limit: set(body.bytes_limit, body.bytes_limit_is_set),
         }
     }
-}
-
-/// Model and instruction sets of the processor, where the system tells.
-fn processor() -> String {
-    let text = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
-    let lines = text.split("\n\n").next().unwrap_or_default().lines();
-    let lines = lines.filter(|line| ["model name", "flags", "Features"].iter().any(|word| line.starts_with(word)));
-    lines.collect::<Vec<_>>().join("\n")
 }
 
 impl Device {

@@ -1,8 +1,8 @@
 //! Something that a plugin does later.
 //!
 //! A wait owns what the plugin may use until the event is over. If that takes too long the wait gives up with an error
-//! and what it owned stays alive, on the account of the event, until the plugin says that it is done; if it never does,
-//! forever. The client stays too: destroying one waits for what it has running.
+//! and what it owned stays alive, on the account of the event, until the plugin says that it is done; if it never does, or
+//! cannot, forever. The client stays too: destroying one waits for what it has running.
 
 use super::api::Api;
 use super::client::Client;
@@ -11,9 +11,28 @@ use crate::{Error, ErrorKind, Result};
 use std::any::Any;
 use std::ffi::c_void;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
-/// Clients with something that hangs: closing one waits for that.
-static NEVER_CLOSED: Mutex<Vec<Arc<Client>>> = Mutex::new(Vec::new());
+/// What a plugin may use as long as the process lives: clients with something that hangs, as closing one waits for that,
+/// and what no event will say is free again.
+static NEVER_FREED: Mutex<Vec<Box<dyn Any + Send>>> = Mutex::new(Vec::new());
+
+fn never_free(held: impl Send + 'static) {
+    NEVER_FREED.lock().unwrap_or_else(PoisonError::into_inner).push(Box::new(held));
+}
+
+/// Keeps forever what a plugin may use, since it gave no event that says when it is done, and gives the error for that.
+pub fn keep_without_event(what: &'static str, held: impl Send + 'static) -> Error {
+    let message = format!("requires an event that says when {what} is over, and the plugin gave none");
+    let error = Error::new(ErrorKind::Execution, "pjrt", message);
+    keep_forever(what, &error, held);
+    error
+}
+
+fn keep_forever(what: &'static str, error: &Error, held: impl Send + 'static) {
+    tracing::warn!(%error, what, "memory that a PJRT plugin may still use is never freed");
+    never_free(held);
+}
 
 /// An event of a plugin: something that will have been done, or will have failed.
 pub struct Event {
@@ -49,32 +68,47 @@ impl Event {
     /// Errors if what the event stands for failed; also an event that is over is asked. Errors with
     /// [`ErrorKind::TimedOut`] when the client's time is over, see [`PjrtOptions::timeout`](super::PjrtOptions::timeout).
     pub fn wait<H: Send + 'static>(self, what: &'static str, held: H) -> Result<H> {
-        match self.client.timeout {
-            Some(timeout) if !self.is_ready() => match Late::watch(&self) {
-                Some(late) => match late.wait(timeout) {
-                    Ok(outcome) => outcome.map(|()| held),
-                    Err(state) => Err(self.give_up(what, timeout.as_secs_f64(), held, state)),
-                },
-                // What the plugin uses must outlive its work: without a message from it, no time is too long.
-                None => self.wait_forever().map(|()| held),
+        let timeout = match self.client.timeout {
+            Some(timeout) if !self.is_ready() => timeout,
+            _ => return self.wait_forever().map(|()| held),
+        };
+        match Late::watch(&self) {
+            Ok(late) => match late.wait(timeout) {
+                Ok(outcome) => outcome.map(|()| held),
+                Err(mut state) => {
+                    let error = self.timed_out(what, timeout);
+                    never_free(self.client.clone());
+                    *state = State::Left(what, Box::new((held, self.object)));
+                    Err(error)
+                }
             },
-            _ => self.wait_forever().map(|()| held),
+            // It does not call when it is done, so it is asked.
+            Err(_) if self.becomes_ready(timeout) => self.wait_forever().map(|()| held),
+            Err(_) => {
+                let error = self.timed_out(what, timeout);
+                keep_forever(what, &error, (held, self.client.clone(), self.object));
+                Err(error)
+            }
         }
     }
 
-    /// Keeps what the plugin uses alive until the event is over, without waiting for it, unless the plugin cannot
-    /// [say so](Self::can_call).
-    pub fn keep<H: Send + 'static>(self, what: &'static str, held: H) {
-        let Some(late) = Late::watch(&self) else {
-            if let Err(error) = self.wait_forever() {
-                tracing::warn!(%error, what, "a PJRT plugin failed");
+    /// Keeps what the plugin uses alive until the event is over, without waiting for it, unless the plugin has
+    /// [no function](Self::can_call) to say so. If it has and that fails, nobody will know when the event is over: an error, and what
+    /// is held is never freed.
+    pub fn keep<H: Send + 'static>(self, what: &'static str, held: H) -> Result<()> {
+        let late = match Late::watch(&self) {
+            Ok(late) => late,
+            Err(error) if Self::can_call(&self.client.api) => {
+                keep_forever(what, &error, held);
+                return Err(error);
             }
-            return;
+            Err(_) => return self.wait(what, held).map(drop),
         };
         let mut state = late.lock();
         if let State::Pending = *state {
             *state = State::Left(what, Box::new((held, self.object)));
         }
+        Ok(())
     }
 
     /// Whether the plugin can say when an event is over.
@@ -91,20 +125,26 @@ impl Event {
         self.client.api.call(&mut Args::new(sys::EventAwait { event: self.object.raw }))
     }
 
-    /// Leaves the event and what is held to the plugin's thread.
-    fn give_up<H: Send + 'static>(
-        self,
-        what: &'static str,
-        seconds: f64,
-        held: H,
-        mut state: MutexGuard<'_, State>,
-    ) -> Error {
+    /// Asks again and again whether the event is over, for some time.
+    fn becomes_ready(&self, timeout: Duration) -> bool {
+        const LONGEST: Duration = Duration::from_millis(5);
+        let (start, mut pause) = (Instant::now(), Duration::from_micros(20));
+        while !self.is_ready() {
+            if start.elapsed() >= timeout {
+                return false;
+            }
+            std::thread::sleep(pause);
+            pause = (2 * pause).min(LONGEST);
+        }
+        true
+    }
+
+    fn timed_out(&self, what: &str, timeout: Duration) -> Error {
         let message = format!(
-            "requires {what} on {} to end within {seconds} s (TPU_PJRT_TIMEOUT), and it has not",
-            self.client.platform
+            "requires {what} on {} to end within {} s (TPU_PJRT_TIMEOUT), and it has not",
+            self.client.platform,
+            timeout.as_secs_f64()
         );
-        NEVER_CLOSED.lock().unwrap_or_else(PoisonError::into_inner).push(self.client.clone());
-        *state = State::Left(what, Box::new((held, self.object)));
         Error::new(ErrorKind::TimedOut, "pjrt", message)
     }
 }
@@ -124,18 +164,18 @@ enum State {
 }
 
 impl Late {
-    /// Has the plugin call when the event is over. `None` if it cannot.
-    fn watch(event: &Event) -> Option<Arc<Self>> {
+    /// Has the plugin call when the event is over. Errors if it cannot.
+    fn watch(event: &Event) -> Result<Arc<Self>> {
         let api = event.client.api.clone();
         let late = Arc::new(Self { api, state: Mutex::new(State::Pending), over: Condvar::new() });
         let user_arg = Arc::into_raw(late.clone()).cast_mut().cast::<c_void>();
         let mut args = Args::new(sys::EventOnReady { event: event.object.raw, callback: Some(on_ready), user_arg });
-        if event.client.api.call(&mut args).is_ok() {
-            return Some(late);
+        if let Err(error) = event.client.api.call(&mut args) {
+            // SAFETY: the plugin did not take what came from `into_raw` just now.
+            drop(unsafe { Arc::from_raw(user_arg.cast_const().cast::<Self>()) });
+            return Err(error);
         }
-        // SAFETY: the plugin did not take what came from `into_raw` just now.
-        drop(unsafe { Arc::from_raw(user_arg.cast_const().cast::<Self>()) });
-        None
+        Ok(late)
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -144,7 +184,7 @@ impl Late {
     }
 
     /// The outcome, or the lock under which it has not come in time.
-    fn wait(&self, timeout: std::time::Duration) -> Result<Result<()>, MutexGuard<'_, State>> {
+    fn wait(&self, timeout: Duration) -> Result<Result<()>, MutexGuard<'_, State>> {
         let pending = |state: &mut State| matches!(state, State::Pending);
         let waited = self.over.wait_timeout_while(self.lock(), timeout, pending);
         let (state, _) = waited.unwrap_or_else(PoisonError::into_inner);

@@ -1,6 +1,6 @@
 //! Runs of programs that a plugin compiled.
 
-use super::buffer::PjrtBuffer;
+use super::buffer::{PjrtBuffer, no_buffer};
 use super::client::Client;
 use super::event::Event;
 use super::loaded::Loaded;
@@ -29,8 +29,9 @@ impl fmt::Debug for PjrtExecutable {
 type Inputs = SmallVec<[Arc<PjrtBuffer>; 16]>;
 
 /// A run that was started: per device, its results, which may not be there yet, and the event that says when or why not.
+/// A result that the plugin did not give is `None`.
 struct Started {
-    results: Vec<Vec<PjrtBuffer>>,
+    results: SmallVec<[Vec<Option<PjrtBuffer>>; 1]>,
     done: SmallVec<[Option<Event>; 1]>,
 }
 
@@ -105,15 +106,26 @@ impl PjrtExecutable {
         arguments.iter().enumerate().map(|(index, argument)| self.argument(device, index, argument)).collect()
     }
 
+    /// After a failed check: what was given away is where the program put it, see [`donation`](super::donation).
+    fn restore(&self, arguments: &mut [Argument], taken: &[bool], outcome: &Outcome) {
+        if outcome.checks.iter().all(|&bad| bad < 0) {
+            return;
+        }
+        for &(parameter, result) in self.signature.restores.iter().filter(|(parameter, _)| taken[*parameter]) {
+            arguments[parameter] = Argument::Donated(outcome.results[result].clone());
+        }
+    }
+
     /// Whether the program takes this argument. Asked before anything else refers to its buffer.
     fn takes(&self, index: usize, argument: &Argument) -> bool {
         let sole = matches!(argument, Argument::Donated(buffer) if Arc::strong_count(buffer) == 1);
         sole && self.signature.donors.get(index) == Some(&true)
     }
 
-    /// Starts a run on devices `first`, `first + 1`, …, one for each list of inputs.
-    fn start(&self, first: usize, inputs: &[Inputs], kept: &[i64]) -> Result<Started> {
-        let (client, outputs) = (self.client(), &self.signature.outputs);
+    /// Starts a run on devices `first`, `first + 1`, …, one for each list of inputs. If it starts, inputs that are `taken`
+    /// belong to the plugin.
+    fn start(&self, first: usize, inputs: &[Inputs], taken: &[bool]) -> Result<Started> {
+        let (client, outputs, kept) = (self.client(), &self.signature.outputs, kept(taken));
         let raw: SmallVec<[SmallVec<[Raw; 16]>; 1]> =
             inputs.iter().map(|inputs| inputs.iter().map(|buffer| buffer.raw()).collect()).collect();
         let argument_lists: SmallVec<[sys::RawList; 1]> = raw.iter().map(|list| list.as_ptr()).collect();
@@ -144,15 +156,14 @@ impl PjrtExecutable {
         });
         client.api.call(&mut args)?;
         let done = done.into_iter().map(|raw| Event::new(client, raw)).collect();
-        // All are taken over before any is judged, so that none leaks.
+        let given_away = inputs.iter().flat_map(|list| list.iter().zip(taken)).filter(|(_, taken)| **taken);
+        given_away.for_each(|(buffer, _)| buffer.give_away());
         let mut raws = given.into_iter();
-        let mut buffers = Vec::with_capacity(inputs.len());
-        for device in first..first + inputs.len() {
+        let results = (first..first + inputs.len()).map(|device| {
             let results = outputs.iter().zip(raws.by_ref());
-            buffers.push(results.map(|(ty, raw)| PjrtBuffer::new(client, raw, device, ty.clone())).collect::<Vec<_>>());
-        }
-        let results = buffers.into_iter().map(|results| results.into_iter().collect()).collect::<Result<_>>()?;
-        Ok(Started { results, done })
+            results.map(|(ty, raw)| PjrtBuffer::new(client, raw, device, ty.clone())).collect()
+        });
+        Ok(Started { results: results.collect(), done })
     }
 
     /// Waits for a run, and reads its checks.
@@ -174,7 +185,10 @@ impl PjrtExecutable {
         }
     }
 
-    fn outcome(&self, mut results: Vec<PjrtBuffer>) -> Result<Outcome> {
+    fn outcome(&self, results: Vec<Option<PjrtBuffer>>) -> Result<Outcome> {
+        let there = results.into_iter().zip(&self.signature.outputs);
+        let there = there.map(|(result, ty)| result.ok_or_else(|| no_buffer(ty)));
+        let mut results = there.collect::<Result<Vec<_>>>()?;
         let checks = results.split_off(self.signature.results);
         // All transfers are on their way before the first is waited for.
         let read = |check: &PjrtBuffer| check.start_read(HostMemory::from(vec![0; 4]));
@@ -192,17 +206,21 @@ fn number(read: Reading) -> Result<i32> {
 }
 
 impl Executable for PjrtExecutable {
-    /// Runs and waits. If a run fails that was given donated buffers, the plugin may have used them up before it failed;
-    /// reading such a buffer is then an error of the plugin.
+    /// Runs and waits. What it is given for good is gone once the plugin has begun to run, also if the run fails later: the
+    /// plugin may have written over it by then.
     fn run(&self, device: usize, arguments: &mut [Argument]) -> Result<Outcome> {
         let replicas = self.signature.replicas;
         ensure!(replicas == 1, Device, "a program", "requires {replicas} devices, got a run on one");
         let taken: SmallVec<[bool; 16]> = arguments.iter().enumerate().map(|(i, a)| self.takes(i, a)).collect();
         let inputs = [self.inputs(device, arguments)?];
-        let started = self.start(device, &inputs, &kept(&taken))?;
-        let mut outcomes = self.finish(started, inputs)?;
+        let started = self.start(device, &inputs, &taken)?;
         take(arguments, &taken);
-        outcomes.pop().ok_or_else(|| Error::new(ErrorKind::Internal, "pjrt", "requires the outcome of a run"))
+        let mut outcomes = self.finish(started, inputs)?;
+        let outcome = outcomes.pop();
+        let outcome =
+            outcome.ok_or_else(|| Error::new(ErrorKind::Internal, "pjrt", "requires the outcome of a run"))?;
+        self.restore(arguments, &taken, &outcome);
+        Ok(outcome)
     }
 
     fn run_replicas(&self, arguments: &mut [Vec<Argument>]) -> Result<Vec<Outcome>> {
@@ -215,9 +233,10 @@ impl Executable for PjrtExecutable {
         let taken: SmallVec<[bool; 16]> = (0..self.signature.parameters.len()).map(all).collect();
         let inputs = arguments.iter().enumerate().map(|(device, list)| self.inputs(device, list));
         let inputs = inputs.collect::<Result<SmallVec<[Inputs; 1]>>>()?;
-        let started = self.start(0, &inputs, &kept(&taken))?;
-        let outcomes = self.finish(started, inputs)?;
+        let started = self.start(0, &inputs, &taken)?;
         arguments.iter_mut().for_each(|list| take(list, &taken));
+        let outcomes = self.finish(started, inputs)?;
+        arguments.iter_mut().zip(&outcomes).for_each(|(list, outcome)| self.restore(list, &taken, outcome));
         Ok(outcomes)
     }
 
@@ -239,7 +258,7 @@ fn kept(taken: &[bool]) -> SmallVec<[i64; 16]> {
     taken.iter().enumerate().filter(|(_, taken)| !**taken).map(|(index, _)| index as i64).collect()
 }
 
-/// Leaves nothing where the run took the buffer.
+/// Leaves nothing where the run takes the buffer.
 fn take(arguments: &mut [Argument], taken: &[bool]) {
     for (argument, _) in arguments.iter_mut().zip(taken).filter(|(_, taken)| **taken) {
         *argument = Argument::Taken;

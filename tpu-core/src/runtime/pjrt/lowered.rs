@@ -1,10 +1,13 @@
 //! What a plugin is given to compile, and what is known of a program without asking the plugin.
 
+use super::donation::donate;
 use super::{compile_options, cost, lacks};
+use crate::ir::text::Donor;
 use crate::ir::verify::verify;
 use crate::ir::{Graph, Op, Type, text};
 use crate::runtime::{CompileOptions, Cost, KernelInfo, check_replicas};
 use crate::{Error, ErrorKind, Result, ensure};
+use std::borrow::Cow;
 use std::sync::Arc;
 
 /// How one program is compiled for a plugin.
@@ -43,17 +46,11 @@ pub(super) struct Signature {
     pub results: usize,
     /// Parameters that the program may overwrite when a run donates them.
     pub donors: Vec<bool>,
+    /// Where the values of donated arguments are after a check has failed: pairs of a parameter and a result.
+    pub restores: Vec<(usize, usize)>,
     pub replicas: usize,
     pub cost: Cost,
     pub kernel: KernelInfo,
-}
-
-/// The parameters whose memory a result can take: those that have the type of one. None if the program has checks: when
-/// one fails, what was donated must still be there, and a plugin cannot be asked to check first.
-pub fn donors(graph: &Graph) -> Vec<bool> {
-    let results: Vec<&Type> = graph.result_types(graph.main()).collect();
-    let may = |ty: &Type| graph.checks.is_empty() && ty.shape.rank() > 0 && results.contains(&ty);
-    graph.parameter_types(graph.main()).map(may).collect()
 }
 
 impl Lowered {
@@ -72,8 +69,11 @@ impl Lowered {
             let message = format!("of a value of {ty} is impossible: it has more bytes than there are addresses");
             return Err(Error::new(ErrorKind::OutOfMemory, "an allocation", message));
         }
-        let donors = donors(graph);
-        let text = text::print_with_donors(program, &donors);
+        let donation = donate(graph)?;
+        let text = match &donation.graph {
+            Cow::Borrowed(_) => text::print_with_donors(program, &donation.donors),
+            Cow::Owned(guarded) => text::print_with_donors(verify(guarded)?, &donation.donors),
+        };
         let checks = graph.checks.iter().map(|check| graph.ty(check.value));
         let outputs: Vec<Type> = graph.result_types(graph.main()).chain(checks).cloned().collect();
         let parameters: Vec<Type> = graph.parameter_types(graph.main()).cloned().collect();
@@ -83,7 +83,8 @@ impl Lowered {
             results: outputs.len() - graph.checks.len(),
             parameters,
             outputs,
-            donors,
+            donors: donation.donors.iter().map(|&donor| donor != Donor::No).collect(),
+            restores: donation.restores(),
             replicas: options.replicas,
             cost: cost::estimate(graph),
             kernel,

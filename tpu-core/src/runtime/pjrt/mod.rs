@@ -3,7 +3,7 @@
 //!
 //! A program goes to the plugin as StableHLO text (`ir::text`), with composites as they are: a plugin that has no kernel
 //! for the name takes their decomposition. Checks are extra results. Inputs whose memory a result can take are compiled
-//! as donors, and a run says which of them it keeps. Scalars go to the device with each run.
+//! as donors (`donation`), and a run says which of them it keeps. Scalars go to the device with each run.
 //!
 //! The layers, from the bottom: `sys` declares C's structs and table, `api` loads the library and makes calls that give
 //! our errors, `event`, `client`, `buffer` and `loaded` own one kind of object each and free it when dropped. `lowered`
@@ -13,7 +13,8 @@
 //! results and arguments of a run, memory of the host in a transfer. A wait that is [too long](PjrtOptions::timeout) or
 //! that is not waited for leaves them there. `unsafe` stands where an object is declared shareable between threads and where a plugin's answer is read.
 //!
-//! Compiled programs can be kept for other processes, see [`Cache`].
+//! Compiled programs can be kept for other processes, see [`Cache`]; `identity` says what they depend on. What was compiled
+//! ahead of time, `ahead`, is found in the same folder, by what it was compiled for.
 //!
 //! # Which plugin
 //!
@@ -24,6 +25,7 @@
 //! Nothing is loaded otherwise. [`devices`](crate::devices) says what there is and why something is not used;
 //! [`Device::current`](crate::Device::current) has the whole order.
 
+mod ahead;
 pub(crate) mod aot;
 pub(crate) mod api;
 mod attribute;
@@ -31,11 +33,13 @@ mod buffer;
 mod client;
 mod compile_options;
 mod cost;
+pub(crate) mod donation;
 mod event;
 mod executable;
 mod find;
 mod guard;
 pub(crate) mod hlo;
+mod identity;
 mod loaded;
 mod lowered;
 mod options;
@@ -49,17 +53,17 @@ pub use lowered::{Lowered, ProgramOptions};
 pub use options::OptionValue;
 
 pub(crate) use find::Machine;
-pub(crate) use lowered::donors;
 
 use self::api::Api;
 use self::buffer::PjrtBuffer;
 use self::client::Client;
+use self::identity::Target;
 use crate::ir::{Graph, Op, Type};
 use crate::runtime::cache::{self, Cache};
 use crate::runtime::{Backend, Buffer, CompileOptions, Executable, HostMemory, MemoryStats};
 use crate::{Error, ErrorKind, Result, ensure};
 use std::fmt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -113,8 +117,15 @@ pub struct Pjrt {
     client: Arc<Client>,
     /// Of every program.
     overrides: Arc<[(String, String)]>,
-    /// With what is part of all keys: the [identity](Self::identity) and the [settings] that the plugin obeys.
-    cache: Option<(Cache, Arc<str>)>,
+    cache: Option<Arc<Kept>>,
+}
+
+/// Where compiled programs are kept, and what is part of their keys.
+struct Kept {
+    cache: Cache,
+    /// The [identity](Pjrt::identity) and what else the plugin's compiler obeys.
+    settings: String,
+    target: Target,
 }
 
 impl fmt::Debug for Pjrt {
@@ -147,7 +158,7 @@ impl Pjrt {
             None => Cache::default_of_process()?,
         };
         let client = Client::new(Api::load(path)?, &options.client, timeout)?;
-        let cache = cache.map(|cache| (cache, settings(&client.identity(), options).into()));
+        let cache = cache.and_then(|cache| Kept::new(cache, &client, options)).map(Arc::new);
         Ok(Self { client, overrides: options.overrides.clone().into(), cache })
     }
 
@@ -179,9 +190,17 @@ impl Pjrt {
 
     /// What an executable of this plugin depends on beside its program: text that is equal in two processes only if one can
     /// [load](Self::load) what the other has [serialized](PjrtExecutable::serialize). Versions, the plugin's file, the
-    /// kinds of devices; for a CPU its model and instruction sets.
-    pub fn identity(&self) -> String {
+    /// kinds of devices; for a CPU its model and instruction sets. One for several devices depends on their
+    /// [placement](Self::placement) too.
+    ///
+    /// Errors with [`ErrorKind::Io`] if the plugin's file is no longer there: without it one build cannot be told from another.
+    pub fn identity(&self) -> Result<String> {
         self.client.identity()
+    }
+
+    /// Which devices a program for so many replicas runs on: their numbers, processes and attributes, such as coordinates.
+    pub fn placement(&self, replicas: usize) -> String {
+        self.client.placement(replicas)
     }
 
     /// What the plugin is given for a program.
@@ -223,22 +242,57 @@ impl Pjrt {
         PjrtExecutable::load(&self.client, lowered, bytes)
     }
 
+    /// Has the plugin compile a program for one device and stores it for other machines that have the same plugin and such a
+    /// device; says in which file. A runtime whose cache has this folder loads it, and so does [`load_file`](Self::load_file).
+    ///
+    /// Errors with the plugin's own error, [`ErrorKind::Unsupported`] if it cannot serialize executables; also if the
+    /// program is for several devices, or if the file cannot be written.
+    pub fn emit(&self, lowered: &Lowered, cache: &Cache) -> Result<PathBuf> {
+        let key = self.ahead_key(lowered)?;
+        cache.try_store(&key, &self.compile_lowered(lowered)?.serialize()?)
+    }
+
+    /// Loads a program that was compiled ahead of time, by [`emit`](Self::emit),
+    /// [`Figures::store`](crate::plan::Figures::store) or `tpu-plan --emit`.
+    ///
+    /// Errors with [`ErrorKind::Io`] or [`ErrorKind::Format`] if the file cannot be read or is damaged, with
+    /// [`ErrorKind::Device`] if it is for other devices or another build of the compiler, with [`ErrorKind::Value`] if it is another program or
+    /// was compiled with other options, else with the plugin's own error.
+    pub fn load_file(&self, lowered: &Lowered, path: impl AsRef<Path>) -> Result<PjrtExecutable> {
+        let bytes = ahead::read(path.as_ref(), &self.ahead_key(lowered)?)?;
+        Ok(self.load(lowered, &bytes)?.marked_as_loaded())
+    }
+
+    fn ahead_key(&self, lowered: &Lowered) -> Result<Vec<u8>> {
+        let replicas = lowered.signature.replicas;
+        ensure!(
+            replicas == 1,
+            Unsupported,
+            "ahead of time",
+            "requires a program for one device, got one for {replicas}"
+        );
+        Ok(ahead::key(&self.client.target(), lowered.options(), lowered.text()))
+    }
+
     /// The executable from the cache, if there is one that has it; else compiled, and stored there.
     fn executable(&self, lowered: &Lowered) -> Result<Arc<dyn Executable>> {
-        let Some((cache, identity)) = &self.cache else { return Ok(Arc::new(self.compile_lowered(lowered)?)) };
-        let key = cache::key(&[identity.as_bytes(), lowered.options(), lowered.text().as_bytes()]);
-        if let Some(bytes) = cache.load(&key) {
+        let Some(kept) = &self.cache else { return Ok(Arc::new(self.compile_lowered(lowered)?)) };
+        let (replicas, options, text) = (lowered.signature.replicas, lowered.options(), lowered.text());
+        let placement = if replicas > 1 { self.placement(replicas) } else { String::new() };
+        let key = cache::key(&[kept.settings.as_bytes(), placement.as_bytes(), options, text.as_bytes()]);
+        let ahead = (replicas == 1).then(|| ahead::key(&kept.target, options, text));
+        for key in [Some(&key), ahead.as_ref()].into_iter().flatten() {
+            let Some(bytes) = kept.cache.load(key) else { continue };
             match self.load(lowered, &bytes) {
                 Ok(executable) => return Ok(Arc::new(executable.marked_as_loaded())),
                 Err(error) => {
                     tracing::warn!(%error, "the plugin does not take a cached program, which will be compiled anew");
-                    cache.remove(&key);
                 }
             }
         }
         let executable = self.compile_lowered(lowered)?;
         match executable.serialize() {
-            Ok(bytes) => cache.store(&key, &bytes),
+            Ok(bytes) => kept.cache.store(&key, &bytes),
             Err(error) => tracing::debug!(%error, "a compiled program cannot be cached"),
         }
         Ok(Arc::new(executable))
@@ -250,10 +304,20 @@ impl Pjrt {
     }
 }
 
-/// The identity, and what else a plugin's compiler obeys: XLA and libtpu read these variables.
-fn settings(identity: &str, options: &PjrtOptions) -> String {
-    let variables = ["XLA_FLAGS", "LIBTPU_INIT_ARGS"].map(std::env::var_os);
-    format!("{identity}{variables:?}\n{:?}\n", options.client)
+impl Kept {
+    /// `None` if the plugin cannot be told from others.
+    fn new(cache: Cache, client: &Client, options: &PjrtOptions) -> Option<Self> {
+        match client.identity() {
+            Ok(identity) => {
+                let settings = format!("{identity}{}\n{:?}\n", identity::variables(), options.client);
+                Some(Self { cache, settings, target: client.target() })
+            }
+            Err(error) => {
+                tracing::warn!(%error, "compiled programs are not cached");
+                None
+            }
+        }
+    }
 }
 
 /// Without a TPU, libtpu asks the metadata service of Google's cloud key by key, for minutes, before it gives up.

@@ -168,6 +168,8 @@ structs! {
         buffer: Raw,
     }
 
+    DeviceDescriptionId "DeviceDescription_Id" = 23 { device_description: Raw, id: i32 }
+    DeviceDescriptionProcessIndex "DeviceDescription_ProcessIndex" = 24 { device_description: Raw, process_index: i32 }
     DeviceDescriptionAttributes "DeviceDescription_Attributes" = 25 {
         device_description: Raw,
         num_attributes: usize,
@@ -291,6 +293,7 @@ structs! {
         executable_fingerprint: Text,
         executable_fingerprint_size: usize,
     }
+    ClientTopologyDescription "Client_TopologyDescription" = 95 { client: Raw, topology: Raw }
     /// Later versions have more, see `aot`.
     ExecutableGetCompiledMemoryStats "Executable_GetCompiledMemoryStats" = 96 {
         executable: Raw,
