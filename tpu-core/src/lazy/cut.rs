@@ -159,6 +159,27 @@ enum Read {
     Input(u32, bool),
 }
 
+/// Which input a slot is. Few are looked through, which takes less than a hash of one.
+#[derive(Default)]
+struct Numbers {
+    few: SmallVec<[(*const Slot, u32); 8]>,
+    many: HashMap<*const Slot, u32>,
+}
+
+impl Numbers {
+    /// The number of a slot, which is `next` if it has none yet.
+    fn number(&mut self, slot: *const Slot, next: u32) -> u32 {
+        if let Some(&(_, number)) = self.few.iter().find(|(known, _)| *known == slot) {
+            return number;
+        }
+        if self.few.len() < self.few.inline_size() {
+            self.few.push((slot, next));
+            return next;
+        }
+        *self.many.entry(slot).or_insert(next)
+    }
+}
+
 impl Draft {
     fn new(arena: &Arena, fates: &[Fate]) -> Self {
         let nodes = &arena.nodes;
@@ -169,21 +190,25 @@ impl Draft {
             reads: Vec::with_capacity(2 * nodes.len()),
             checks: Vec::new(),
         };
-        let mut slots: HashMap<*const Slot, u32> = HashMap::new();
+        let mut slots = Numbers::default();
         for (position, node) in nodes.iter().enumerate() {
             if !fates[position].needed {
                 continue;
             }
+            // First of all, as a check may be a result of what it guards.
+            draft.numbers[position] = draft.members.len() as u32;
+            draft.members.push(position);
             let numbers = &draft.numbers;
             let mut read = |inputs: &mut Vec<JobInput>, input: &Input| match input {
                 &Input::Node { seq, result } => {
                     Read::Member(numbers[arena.position(seq).expect("operands are in the arena")], result)
                 }
                 Input::Slot(slot) => {
-                    let number = *slots.entry(Arc::as_ptr(slot)).or_insert_with(|| {
+                    let next = inputs.len() as u32;
+                    let number = slots.number(Arc::as_ptr(slot), next);
+                    if number == next {
                         inputs.push(JobInput::Slot(slot.clone()));
-                        inputs.len() as u32 - 1
-                    });
+                    }
                     Read::Input(number, false)
                 }
                 &Input::Number { bytes, dtype, spread } => {
@@ -200,8 +225,6 @@ impl Draft {
                 let read = read(&mut draft.inputs, check);
                 draft.checks.push((position, read));
             }
-            draft.numbers[position] = draft.members.len() as u32;
-            draft.members.push(position);
         }
         draft
     }

@@ -9,6 +9,7 @@ mod boundary;
 pub(crate) mod cell;
 mod cut;
 pub(crate) mod few;
+mod fork;
 pub(crate) mod job;
 pub(crate) mod mode;
 pub(crate) mod program;
@@ -18,7 +19,7 @@ mod stats;
 pub(crate) mod stream;
 pub(crate) mod trace;
 
-pub use mode::{Mode, checks_indices, foreign_caller, scope, strict_rounding, unchecked_indices};
+pub use mode::{Mode, at_caller, checks_indices, foreign_caller, scope, strict_rounding, unchecked_indices};
 pub use stats::{Cause, Reason, Statistics, compile_causes, statistics};
 
 use crate::Result;

@@ -200,6 +200,25 @@ pub fn foreign_caller<T>(location: Location, f: impl FnOnce() -> T) -> T {
     surround(|surroundings| &surroundings.foreign, location, f)
 }
 
+/// Runs `f` with this function's caller standing for the caller of every operation. For libraries of operations: a closure is
+/// its operations' caller, though `#[track_caller]` stands on the function around it.
+///
+/// ```
+/// use tpu_core::{Tensor, lazy};
+/// #[track_caller]
+/// fn both(x: &Tensor) -> tpu_core::Result<Vec<Tensor>> {
+///     lazy::at_caller(|| [1.0, 2.0].into_iter().map(|number| x.reshape(3)?.add(number)).collect())
+/// }
+/// let (line, error) = (line!(), both(&Tensor::from_slice(&[1.0f32])?).unwrap_err());
+/// assert_eq!(error.location().line(), Some(line));
+/// # Ok::<(), tpu_core::Error>(())
+/// ```
+#[track_caller]
+pub fn at_caller<T>(f: impl FnOnce() -> T) -> T {
+    // Scopes that are set stay set, and are added again where an operation is recorded.
+    foreign_caller(locate(std::panic::Location::caller()).with_scope(None), f)
+}
+
 /// The place that an operation recorded now by `caller` is attributed to.
 #[inline]
 pub(crate) fn locate(caller: &'static std::panic::Location<'static>) -> Location {

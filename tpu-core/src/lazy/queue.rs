@@ -16,7 +16,7 @@
 //! parent opened is an error there, not a hang.
 
 use super::job::Job;
-use super::stats;
+use super::{fork, stats};
 use crate::runtime::Backend;
 use crate::{Error, ErrorKind, Result};
 use std::collections::VecDeque;
@@ -36,7 +36,8 @@ pub(crate) struct Queue {
 struct Shared {
     backend: Arc<dyn Backend>,
     device: usize,
-    process: u32,
+    /// Of the process that has the executor's thread.
+    generation: u32,
     state: Mutex<State>,
     /// A queued program may start, or the queue is closed: what the executor waits for.
     startable: Condvar,
@@ -110,10 +111,11 @@ impl Shared {
 
 impl Queue {
     pub fn new(backend: Arc<dyn Backend>, device: usize) -> Self {
+        fork::watch();
         let shared = Shared {
             backend,
             device,
-            process: std::process::id(),
+            generation: fork::generation(),
             state: Mutex::default(),
             startable: Condvar::new(),
             ended: Condvar::new(),
@@ -123,7 +125,7 @@ impl Queue {
 
     /// Errors in a forked child of the process that opened the device.
     pub fn check_process(&self) -> Result<()> {
-        if std::process::id() == self.shared.process {
+        if fork::generation() == self.shared.generation {
             return Ok(());
         }
         let message = "requires the process that opened it, got a forked child, which has none of its threads: start \
