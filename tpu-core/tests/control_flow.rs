@@ -100,3 +100,80 @@ fn an_index_out_of_a_loop_is_checked_where_it_is_used() {
         assert_eq!(good.to_vec::<f32>().unwrap(), [2.0, 4.0, 6.0]);
     });
 }
+
+/// Follows `table` from element 0 for some steps.
+fn walk(table: &Tensor, steps: i64) -> Result<Tensor> {
+    let next = |x: &[Tensor]| Ok(vec![x[2].take(&x[0], 0)?, x[1].sub(1)?, x[2].clone()]);
+    Ok(Tensor::while_loop(&[&scalar(0), &scalar(steps), table], |x| x[1].gt(0), next)?.swap_remove(0))
+}
+
+#[test]
+fn an_index_out_of_range_in_a_loop_is_an_error_at_the_loop() {
+    in_every_mode(|| {
+        let table = Tensor::from_slice(&[2i64, 7, 1]).unwrap();
+        assert_eq!([1, 2, 3].map(|steps| number(&walk(&table, steps).unwrap())), [2, 1, 7]);
+        // Element 7 is asked for in the fourth round, and whatever comes after it changes nothing.
+        for steps in [4, 5, 9] {
+            let error = match walk(&table, steps) {
+                Ok(end) => end.to_vec::<i64>().unwrap_err(),
+                // Where each operation is waited for.
+                Err(error) => error,
+            };
+            assert_eq!(error.kind(), ErrorKind::Index, "{error}");
+            assert!(error.to_string().starts_with("while requires indices in range"), "{error}");
+            assert!(error.location().file().unwrap().ends_with("control_flow.rs"), "{error}");
+        }
+        let clamped = tpu_core::lazy::unchecked_indices(|| walk(&table, 4)).unwrap();
+        assert_eq!(number(&clamped), 1, "the last element");
+        assert_eq!(table.to_vec::<i64>().unwrap(), [2, 7, 1]);
+    });
+}
+
+#[test]
+fn an_index_counts_only_in_the_branch_that_is_taken() {
+    in_every_mode(|| {
+        let (table, at) = (Tensor::from_slice(&[2i64, 7]).unwrap(), Tensor::from_slice(&[1i64, 5]).unwrap());
+        let choose = |branch: i64| -> Result<Vec<i64>> {
+            let branches: Vec<Branch<'_>> =
+                vec![Box::new(|x| Ok(vec![x[0].take(&x[1], 0)?])), Box::new(|x| Ok(vec![x[0].add(1)?]))];
+            Tensor::scalar(branch)?.case(&[&table, &at], branches)?[0].to_vec()
+        };
+        assert_eq!(choose(1).unwrap(), [3, 8]);
+        let error = choose(0).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Index);
+        assert!(error.message().contains("at position 1 of the indices"), "{error}");
+        // In a branch in a loop.
+        let inner = |x: &[Tensor]| {
+            let branches: Vec<Branch<'_>> =
+                vec![Box::new(|x| Ok(vec![x[0].take(&x[1], 0)?])), Box::new(|x| Ok(vec![x[0].add(1)?]))];
+            let chosen = x[2].rem(2)?.case(&[&x[0], &x[1]], branches)?.swap_remove(0);
+            Ok(vec![chosen, x[1].clone(), x[2].add(2)?])
+        };
+        let run = |first: i64| -> Result<Vec<i64>> {
+            Tensor::while_loop(&[&table, &at, &scalar(first)], |x| x[2].lt(6), inner)?[0].to_vec()
+        };
+        assert_eq!(run(1).unwrap(), [5, 10]);
+        assert_eq!(run(0).unwrap_err().kind(), ErrorKind::Index);
+    });
+}
+
+#[test]
+fn a_loop_that_fails_leaves_what_it_was_to_replace() {
+    in_every_mode(|| {
+        let table = Tensor::from_slice(&[2i64, 7, 1]).unwrap();
+        table.wait().unwrap();
+        let doubled = |x: &[Tensor]| Ok(vec![x[0].put(&x[1], 0, &x[0].narrow(0, 0, 1)?, None)?, x[1].add(1)?]);
+        let start = Tensor::from_slice(&[0i64]).unwrap();
+        let looped = Tensor::while_loop(&[&table, &start], |x| x[1].i(0)?.lt(4), doubled);
+        // Where each operation is waited for, the error comes at once.
+        let Ok(mut values) = looped else { return };
+        let new = values.swap_remove(0);
+        new.replaces(&table);
+        drop(table);
+        assert_eq!(new.to_vec::<i64>().unwrap_err().kind(), ErrorKind::Index);
+        // The mode that makes a program of each operation has run it before anybody could say what it replaces.
+        if Mode::current() == Mode::DeferAndFuse {
+            assert_eq!(new.restored().unwrap().to_vec::<i64>().unwrap(), [2, 7, 1]);
+        }
+    });
+}

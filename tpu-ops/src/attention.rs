@@ -4,7 +4,7 @@ use crate::composite::{accumulator, attributes, composite};
 use crate::{Generator, dropout, require};
 use smallvec::SmallVec;
 use tpu_core::ir::{Attribute, Axes, DotDims, Precision};
-use tpu_core::{DType, Result, Shape, Tensor, ensure};
+use tpu_core::{DType, Result, Shape, Tensor, ensure, lazy};
 
 /// How [`scaled_dot_product_attention`] weighs; the default is PyTorch's: no mask, scale 1 / √width.
 #[derive(Clone, Copy, Debug, Default)]
@@ -55,8 +55,10 @@ pub fn scaled_dot_product_attention(
     let width = query.shape().size(query.rank() - 1);
     let scale = options.scale.unwrap_or(1.0 / (width as f64).sqrt());
     if options.dropout > 0.0 {
-        return body(query, key, value, options.mask, options.causal, scale, |weights| {
-            dropout(&weights, options.dropout, true, options.generator)
+        return lazy::at_caller(|| {
+            body(query, key, value, options.mask, options.causal, scale, |weights| {
+                dropout(&weights, options.dropout, true, options.generator)
+            })
         });
     }
     let attributes = attributes([

@@ -1,5 +1,6 @@
 //! Dropping elements at random.
 
+use crate::place::beside;
 use crate::random::{Generator, below};
 use crate::require;
 use tpu_core::{Result, Tensor, ensure};
@@ -26,7 +27,7 @@ pub fn dropout(x: &Tensor, p: f64, training: bool, generator: Option<&Generator>
     if !training || p == 0.0 {
         return Ok(x.clone());
     }
-    let keep = x.device().scope(|| below(x.shape(), 1.0 - p, generator))?;
+    let keep = beside(x, || below(x.shape(), 1.0 - p, generator))?;
     let scale = if p < 1.0 { 1.0 / (1.0 - p) } else { 0.0 };
     keep.select(&x.mul(scale)?, 0.0)
 }

@@ -1,5 +1,6 @@
 //! Rows of a table by number, and numbers as rows.
 
+use crate::place::beside;
 use crate::require;
 use tpu_core::{DType, Result, Tensor, ensure};
 
@@ -63,7 +64,7 @@ pub fn one_hot(indices: &Tensor, classes: usize) -> Result<Tensor> {
         require::integer("one_hot", "indices", indices)?;
         any_row("one_hot", classes, indices)
     })?;
-    let counted = indices.device().scope(|| Tensor::iota(classes, 0, DType::I64))?;
+    let counted = beside(indices, || Tensor::iota(classes, 0, DType::I64))?;
     checked_indices(indices, classes)?.unsqueeze(-1)?.eq(&counted)?.to_dtype(DType::I64)
 }
 
@@ -78,5 +79,5 @@ fn any_row(op: &'static str, rows: usize, indices: &Tensor) -> Result<()> {
 #[track_caller]
 pub(crate) fn checked_indices(indices: &Tensor, size: usize) -> Result<Tensor> {
     // A look-up in the numbers 0, 1, … changes none of them.
-    indices.device().scope(|| Tensor::iota(size, 0, DType::I64))?.take(indices, 0)
+    beside(indices, || Tensor::iota(size, 0, DType::I64))?.take(indices, 0)
 }

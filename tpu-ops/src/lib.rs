@@ -38,6 +38,7 @@ pub mod indexing;
 pub mod linear;
 pub mod loss;
 pub mod normalization;
+mod place;
 pub mod pooling;
 pub mod random;
 mod require;

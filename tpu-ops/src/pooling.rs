@@ -1,6 +1,7 @@
 //! Maxima and means of windows.
 
 use crate::composite::widened;
+use crate::place::beside;
 use crate::require;
 use smallvec::{SmallVec, smallvec};
 use std::sync::Arc;
@@ -103,8 +104,9 @@ pub fn avg_pool2d(x: &Tensor, window: [usize; 2], options: AvgPool2d) -> Result<
             if full {
                 sums.div(window[0] as f64 * window[1] as f64)?
             } else {
-                let count = |axis: &Along| axis.counts(x, options.count_include_pad, dtype);
-                sums.div(&count(&along[0])?.unsqueeze(-1)?.mul(&count(&along[1])?)?)?
+                let padded = options.count_include_pad;
+                let (rows, columns) = (along[0].counts(x, padded, dtype)?, along[1].counts(x, padded, dtype)?);
+                sums.div(&rows.unsqueeze(-1)?.mul(&columns)?)?
             }
         }
     };
@@ -145,7 +147,7 @@ impl Along {
     /// How many elements each window counts, as `dtype`.
     #[track_caller]
     fn counts(&self, x: &Tensor, include_padding: bool, dtype: DType) -> Result<Tensor> {
-        let index = x.device().scope(|| Tensor::iota(self.windows, 0, DType::I64))?;
+        let index = beside(x, || Tensor::iota(self.windows, 0, DType::I64))?;
         // In coordinates that start with the padding.
         let start = index.mul(self.stride)?;
         let end = start.add(self.window)?;

@@ -1,6 +1,7 @@
 //! Rotary position embedding (Su et al., *RoFormer*, 2021).
 
 use crate::composite::widened;
+use crate::place::beside;
 use crate::require;
 use smallvec::SmallVec;
 use tpu_core::{DType, Result, Shape, Tensor, ensure};
@@ -37,7 +38,7 @@ pub fn rotary_angles(positions: &Tensor, width: usize, base: f64) -> Result<(Ten
         ensure!(base > 0.0 && base.is_finite(), Value, OP, "requires a finite base above 0, got {base}");
         Ok(())
     })?;
-    let index = positions.device().scope(|| Tensor::iota(width / 2, 0, DType::F32))?;
+    let index = beside(positions, || Tensor::iota(width / 2, 0, DType::F32))?;
     let frequency = index.mul(-2.0 * base.ln() / width as f64)?.exp()?;
     let angle = positions.to_dtype(DType::F32)?.unsqueeze(-1)?.mul(&frequency)?;
     Ok((angle.cos()?, angle.sin()?))
@@ -74,11 +75,9 @@ pub fn rotary(x: &Tensor, cos: &Tensor, sin: &Tensor, pairs: Pairs) -> Result<Te
     let lead = |of: &Tensor| -> SmallVec<[usize; 8]> { of.sizes()[..of.rank() - 1].into() };
     let paired: Shape = lead(&wide).into_iter().chain(pair).collect();
     let partner = wide.reshape(paired)?.flip([axis])?.reshape(wide.shape())?;
-    let row = |first: &Tensor, second: &Tensor| {
-        let shape: Shape = lead(first).into_iter().chain([2 * half]).collect();
-        Tensor::stack(&[first, second], axis)?.reshape(shape)
-    };
-    let (cos, sin) = (row(&cos, &cos)?, row(&sin.neg()?, &sin)?);
+    let row = |of: &Tensor| -> Shape { lead(of).into_iter().chain([2 * half]).collect() };
+    let cos = Tensor::stack(&[&cos, &cos], axis)?.reshape(row(&cos))?;
+    let sin = Tensor::stack(&[&sin.neg()?, &sin], axis)?.reshape(row(&sin))?;
     wide.mul(&cos)?.add(&partner.mul(&sin)?)?.to_dtype(x.dtype())
 }
 

@@ -77,6 +77,16 @@ pub(crate) enum Operand<'a> {
     Number { bytes: ScalarBytes, dtype: DType, spread: bool },
 }
 
+/// What says whether an operation has failed: a scalar i32, −1 or the first bad index.
+#[derive(Clone, Copy)]
+pub(crate) enum Guard<'a> {
+    /// It cannot fail.
+    None,
+    Cell(&'a Arc<Cell>),
+    /// Its own result of this number.
+    Result(u32),
+}
+
 /// The nodes, in order of recording.
 #[derive(Default)]
 pub(crate) struct Arena {
@@ -286,10 +296,14 @@ impl Stream {
         lower: impl Fn(O) -> Operand<'a>,
         types: SmallVec<[Type; 1]>,
         regions: &[Arc<Graph>],
-        check: Option<&'a Arc<Cell>>,
+        check: Guard<'a>,
         location: Location,
     ) -> Result<Few<Arc<Cell>>> {
-        for operand in operands.iter().copied().map(&lower).chain(check.map(Operand::Cell)) {
+        let checked = match check {
+            Guard::Cell(cell) => Some(Operand::Cell(cell)),
+            Guard::None | Guard::Result(_) => None,
+        };
+        for operand in operands.iter().copied().map(&lower).chain(checked) {
             if let Operand::Cell(cell) = operand
                 && !Arc::ptr_eq(&cell.stream, self)
             {
@@ -302,7 +316,11 @@ impl Stream {
         arena.next += 1;
         let mut component = None;
         let inputs = Few::map(operands, |&operand| arena.resolve(lower(operand), &mut component));
-        let check = check.map(|cell| arena.resolve(Operand::Cell(cell), &mut component));
+        let check = match check {
+            Guard::None => None,
+            Guard::Cell(cell) => Some(arena.resolve(Operand::Cell(cell), &mut component)),
+            Guard::Result(result) => Some(Input::Node { seq, result }),
+        };
         let component = component.unwrap_or_else(|| arena.new_component());
         let mut result = 0;
         let cells = Few::map(&types, |ty| {

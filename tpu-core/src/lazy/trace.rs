@@ -10,6 +10,8 @@ use std::sync::{Arc, Mutex};
 #[derive(Debug)]
 pub(crate) struct Trace {
     graph: Mutex<Graph>,
+    /// Checks of what was recorded, where whoever traces has a use for them.
+    checks: Option<Mutex<Vec<Value>>>,
 }
 
 /// What an operand is to a trace.
@@ -23,6 +25,18 @@ pub(crate) enum TraceOperand<'a> {
 impl Trace {
     fn lock(&self) -> std::sync::MutexGuard<'_, Graph> {
         self.graph.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+
+    /// Whether checks of indices are part of the program.
+    pub fn collects_checks(&self) -> bool {
+        self.checks.is_some()
+    }
+
+    /// Adds a check: a scalar i32, −1 or the first bad index.
+    pub fn check(&self, value: Value) {
+        if let Some(checks) = &self.checks {
+            checks.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).push(value);
+        }
     }
 
     /// Records an op whose block numbers stand for `regions`.
@@ -64,7 +78,25 @@ pub(crate) fn trace(
     parameters: &[Type],
     f: impl FnOnce(&[Tensor]) -> Result<Vec<Tensor>>,
 ) -> Result<Graph> {
-    let trace = Arc::new(Trace { graph: Mutex::new(Graph::new()) });
+    run(device, parameters, Trace { graph: Mutex::default(), checks: None }, f).map(|(graph, _)| graph)
+}
+
+/// As [`trace`], with the checks of the indices in the program.
+pub(crate) fn trace_checked(
+    device: &Device,
+    parameters: &[Type],
+    f: impl FnOnce(&[Tensor]) -> Result<Vec<Tensor>>,
+) -> Result<(Graph, Vec<Value>)> {
+    run(device, parameters, Trace { graph: Mutex::default(), checks: Some(Mutex::default()) }, f)
+}
+
+fn run(
+    device: &Device,
+    parameters: &[Type],
+    trace: Trace,
+    f: impl FnOnce(&[Tensor]) -> Result<Vec<Tensor>>,
+) -> Result<(Graph, Vec<Value>)> {
+    let trace = Arc::new(trace);
     let arguments: Vec<Tensor> = parameters
         .iter()
         .map(|ty| {
@@ -81,7 +113,8 @@ pub(crate) fn trace(
     let mut graph = std::mem::take(&mut *trace.lock());
     let main = graph.main();
     graph.set_results(main, values);
-    Ok(graph)
+    let checks = trace.checks.as_ref().map(|checks| checks.lock().unwrap_or_else(|poisoned| poisoned.into_inner()));
+    Ok((graph, checks.as_deref().cloned().unwrap_or_default()))
 }
 
 /// The trace that this thread records into.

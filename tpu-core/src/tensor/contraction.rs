@@ -71,11 +71,7 @@ impl Tensor {
             // One product of [… m, k] with one matrix: leading axes of lhs are free.
             return self.dot_general(rhs, dot_dims([].into_iter(), self.rank() - 1, [].into_iter(), 0, self.dtype()));
         }
-        let widen = |tensor: &Self, rows: usize, columns: usize| {
-            let shape: Shape = batch.sizes().iter().copied().chain([rows, columns]).collect();
-            if *tensor.shape() == shape { Ok(tensor.clone()) } else { broadcast_axes(tensor, &shape) }
-        };
-        let (lhs, rhs) = (widen(self, m, k)?, widen(rhs, k, n)?);
+        let (lhs, rhs) = (widen(self, &batch, [m, k])?, widen(rhs, &batch, [k, n])?);
         let lead = batch.rank();
         lhs.dot_general(&rhs, dot_dims(0..lead, lead + 1, 0..lead, lead, self.dtype()))
     }
@@ -85,6 +81,13 @@ impl Tensor {
     pub fn convolution(&self, kernel: &Self, dims: ConvDims) -> Result<Self> {
         Self::record_one(Op::Convolution(Arc::new(dims)), &[self.into(), kernel.into()])
     }
+}
+
+/// A matrix for each of `batch`.
+#[track_caller]
+fn widen(tensor: &Tensor, batch: &Shape, matrix: [usize; 2]) -> Result<Tensor> {
+    let shape: Shape = batch.sizes().iter().copied().chain(matrix).collect();
+    if *tensor.shape() == shape { Ok(tensor.clone()) } else { broadcast_axes(tensor, &shape) }
 }
 
 /// Dimension numbers of a product with one contracted axis, in this thread's precision.

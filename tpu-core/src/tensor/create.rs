@@ -1,5 +1,6 @@
 //! Making tensors.
 
+use super::record::record_on;
 use super::{Operand, Tensor};
 use crate::ir::{Op, Type};
 use crate::lazy::cell::Cell;
@@ -129,15 +130,25 @@ impl Tensor {
     /// Zeros of this tensor's shape and dtype, on its device.
     #[track_caller]
     pub fn zeros_like(&self) -> Result<Self> {
-        let caller = locate(std::panic::Location::caller());
-        self.device().scope(|| Self::zeros(self.shape(), self.dtype())).map_err(|error| error.at(&caller))
+        Self::constant_on(self.device(), Literal::splat(self.dtype(), self.shape(), 0))
     }
 
     /// Ones of this tensor's shape and dtype, on its device.
     #[track_caller]
     pub fn ones_like(&self) -> Result<Self> {
-        let caller = locate(std::panic::Location::caller());
-        self.device().scope(|| Self::ones(self.shape(), self.dtype())).map_err(|error| error.at(&caller))
+        Self::constant_on(self.device(), Literal::splat(self.dtype(), self.shape(), 1))
+    }
+
+    /// [`constant`](Self::constant) on a device.
+    #[track_caller]
+    pub(crate) fn constant_on(device: &Device, literal: Literal) -> Result<Self> {
+        record_on(device, Op::Constant(literal.into()))
+    }
+
+    /// [`iota`](Self::iota) on a device.
+    #[track_caller]
+    pub(crate) fn iota_on(device: &Device, shape: impl Into<Shape>, axis: usize, dtype: DType) -> Result<Self> {
+        record_on(device, Op::Iota { axis, dtype, shape: shape.into() })
     }
 
     /// Numbers 0, 1, … along `axis`, repeated along the other axes.

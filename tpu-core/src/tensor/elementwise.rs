@@ -235,11 +235,14 @@ pub(crate) fn broadcast_all(op: Op, operands: &[Operand<'_>]) -> Result<Tensor> 
         });
     }
     let Some(shape) = shape else { return Tensor::record_one(op, operands) };
-    let wide = |operand: &Operand<'_>| match operand {
-        Operand::Tensor(tensor) if *tensor.shape() != shape => broadcast_axes(tensor, &shape).map(Some),
-        _ => Ok(None),
-    };
-    let widened: Vec<Option<Tensor>> = operands.iter().map(wide).collect::<Result<_>>()?;
+    let mut widened: Vec<Option<Tensor>> = Vec::with_capacity(operands.len());
+    // No closure: that would be the caller.
+    for operand in operands {
+        widened.push(match operand {
+            Operand::Tensor(tensor) if *tensor.shape() != shape => Some(broadcast_axes(tensor, &shape)?),
+            _ => None,
+        });
+    }
     let operands: Vec<Operand<'_>> =
         operands.iter().zip(&widened).map(|(&narrow, wide)| wide.as_ref().map_or(narrow, Into::into)).collect();
     Tensor::record_one(op, &operands)

@@ -118,7 +118,7 @@ impl Tensor {
                 let part = if at == axis {
                     indices.to_dtype(DType::I64)?
                 } else {
-                    indices.device().scope(|| Self::iota(indices.shape(), at, DType::I64))?
+                    Self::iota_on(indices.device(), indices.shape(), at, DType::I64)?
                 };
                 parts.push(part);
             }
@@ -165,10 +165,12 @@ impl Tensor {
     }
 
     /// A scalar i32: −1, or the row-major position of the first of these indices that is not in `0..size`. `None` if
-    /// indices are not checked on this thread, or while tracing, or if no number of their dtype is out of range.
+    /// indices are not checked on this thread or in the program being traced, or if no number of their dtype is out of
+    /// range.
     #[track_caller]
     pub(crate) fn index_check(&self, size: usize) -> Result<Option<Self>> {
-        let checked = checks_indices() && crate::lazy::trace::current().is_none();
+        let trace = crate::lazy::trace::current();
+        let checked = checks_indices() && trace.is_none_or(|trace| trace.collects_checks());
         if !checked || !self.dtype().is_integer() || self.dtype().is_always_index(size) {
             return Ok(None);
         }
@@ -182,7 +184,7 @@ impl Tensor {
         // Positions beyond i32 are reported as the last that fits.
         let count = self.elements().min(i32::MAX as usize) as i32;
         let flat = bad.reshape(self.elements())?;
-        let positions = self.device().scope(|| Self::iota(self.elements(), 0, DType::I64))?.minimum(count as i64)?;
+        let positions = Self::iota_on(self.device(), self.elements(), 0, DType::I64)?.minimum(count as i64)?;
         let first = flat.select(&positions, i64::MAX)?.min_all()?;
         let none = first.eq(i64::MAX)?;
         Ok(Some(none.select(-1i64, &first)?.to_dtype(DType::I32)?))

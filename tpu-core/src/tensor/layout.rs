@@ -284,7 +284,8 @@ impl Tensor {
             Ok(())
         })?;
         let matrix = Shape::from(&self.sizes()[rank - 2..]);
-        Ok((Self::iota(&matrix, 0, crate::DType::I64)?, Self::iota(&matrix, 1, crate::DType::I64)?))
+        let rows = Self::iota_on(self.device(), &matrix, 0, crate::DType::I64)?;
+        Ok((rows, Self::iota_on(self.device(), &matrix, 1, crate::DType::I64)?))
     }
 }
 

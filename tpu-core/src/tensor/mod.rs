@@ -19,7 +19,7 @@ pub use history::{History, Link, Recorded};
 pub use index::{IndexItem, NewAxis, Rest, step};
 pub use record::Operand;
 #[cfg(any(feature = "reference", test))]
-pub(crate) use record::record;
+pub(crate) use record::{Check, record};
 
 use crate::ir::{Type, Value};
 use crate::lazy::cell::{Cell, Origin};

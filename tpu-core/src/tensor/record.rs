@@ -6,7 +6,7 @@ use crate::ir::{Attributes, BlockId, Graph, Op, Precision, Type};
 use crate::lazy::cell::Origin;
 use crate::lazy::few::Few;
 use crate::lazy::mode::locate;
-use crate::lazy::stream::{Operand as Recordable, Stream};
+use crate::lazy::stream::{Guard, Operand as Recordable, Stream};
 use crate::lazy::trace::{self, Trace, TraceOperand};
 use crate::{DType, Device, Error, ErrorKind, Literal, Result, Scalar, Shape};
 use smallvec::SmallVec;
@@ -36,6 +36,22 @@ impl<'a, N: Into<Scalar>> From<N> for Operand<'a> {
     }
 }
 
+/// What says whether an operation has failed: a scalar i32, −1 or the first bad index.
+#[derive(Clone, Copy)]
+pub(crate) enum Check<'a> {
+    /// It cannot fail.
+    None,
+    Tensor(&'a Tensor),
+    /// Its own result of this number.
+    Result(usize),
+}
+
+impl<'a> From<Option<&'a Tensor>> for Check<'a> {
+    fn from(tensor: Option<&'a Tensor>) -> Self {
+        tensor.map_or(Self::None, Self::Tensor)
+    }
+}
+
 /// Results of one operation; nearly always one.
 pub(crate) type Tensors = Few<Tensor>;
 
@@ -53,7 +69,7 @@ impl Tensor {
     /// ```
     #[track_caller]
     pub fn record(op: Op, operands: &[Operand<'_>]) -> Result<SmallVec<[Self; 1]>> {
-        Ok(several(record(op, operands, &[], None)?))
+        Ok(several(record(op, operands, &[], Check::None)?))
     }
 
     /// [`record`](Self::record) for operations of one result.
@@ -67,14 +83,15 @@ impl Tensor {
     #[track_caller]
     #[inline]
     pub(crate) fn record_checked(op: Op, operands: &[Operand<'_>], check: Option<&Self>) -> Result<Self> {
-        Ok(record(op, operands, &[], check)?.into_first().expect("every op has a result"))
+        Ok(record(op, operands, &[], check.into())?.into_first().expect("every op has a result"))
     }
 
     /// Records a named composition of operations. `body` says what it means, in terms of its arguments and numbers only;
     /// it must depend on nothing but them, `name` and `attributes`, as it is traced once for each combination of these
     /// and the operands' types. Numbers in it are baked into programs.
     ///
-    /// If an operand has a history that knows no derivative of `name`, the body is recorded op by op.
+    /// If an operand has a history that knows no derivative of `name`, the body is recorded op by op. Indices in a body are
+    /// not checked: those out of range are clamped when read and dropped when written.
     ///
     /// ```
     /// use tpu_core::{Tensor, ir::Attributes};
@@ -105,7 +122,7 @@ impl Tensor {
                 .map_err(|error| error.at(&location))?;
         let op = Op::Composite { name, attributes, body: BlockId(0) };
         let operands: SmallVec<[Operand<'_>; 4]> = operands.iter().map(|&operand| operand.into()).collect();
-        Ok(several(record(op, &operands, &[region], None)?))
+        Ok(several(record(op, &operands, &[region], Check::None)?))
     }
 }
 
@@ -119,21 +136,24 @@ pub(crate) fn several(results: Tensors) -> SmallVec<[Tensor; 1]> {
 
 /// Records an operation whose block numbers stand for `regions`.
 #[track_caller]
-pub(crate) fn record(
-    op: Op,
-    operands: &[Operand<'_>],
-    regions: &[Arc<Graph>],
-    check: Option<&Tensor>,
-) -> Result<Tensors> {
+pub(crate) fn record(op: Op, operands: &[Operand<'_>], regions: &[Arc<Graph>], check: Check<'_>) -> Result<Tensors> {
     let caller = std::panic::Location::caller();
     try_record(op, operands, regions, check, caller).map_err(|error| error.at(&locate(caller)))
+}
+
+/// Records on a device an operation that has no operands.
+#[track_caller]
+pub(crate) fn record_on(device: &Device, op: Op) -> Result<Tensor> {
+    let caller = std::panic::Location::caller();
+    let results = device.scope(|| try_record(op, &[], &[], Check::None, caller));
+    Ok(results.map_err(|error| error.at(&locate(caller)))?.into_first().expect("every op has a result"))
 }
 
 fn try_record<'a>(
     op: Op,
     operands: &[Operand<'a>],
     regions: &[Arc<Graph>],
-    check: Option<&'a Tensor>,
+    check: Check<'a>,
     caller: &'static std::panic::Location<'static>,
 ) -> Result<Tensors> {
     // The first tensor gives the device.
@@ -176,7 +196,7 @@ fn try_record<'a>(
     let trace = trace::current();
     if traced || trace.is_some() {
         let trace = trace.ok_or_else(trace::foreign_tensor)?;
-        return record_in(&trace, op, operands, types, regions, first);
+        return record_in(&trace, op, operands, types, regions, first, check);
     }
     let current;
     let device = match first {
@@ -211,15 +231,19 @@ fn try_record<'a>(
         Operand::Scalar(dtype, number) => Recordable::Number { bytes: number.to_bytes(dtype), dtype, spread: false },
     };
     let kept = history.is_some().then(|| op.clone());
-    let check = check.map(|tensor| &tensor.cell);
-    let cells = stream.record(op, operands, lower, results, regions, check, locate(caller))?;
+    let guard = match check {
+        Check::None => Guard::None,
+        Check::Tensor(tensor) => Guard::Cell(&tensor.cell),
+        Check::Result(result) => Guard::Result(result as u32),
+    };
+    let cells = stream.record(op, operands, lower, results, regions, guard, locate(caller))?;
     let mut tensors = match cells {
         Few::One([cell]) => Few::One([Tensor::from_cell(cell)]),
         more => Few::Many(more.into_vec().into_iter().map(Tensor::from_cell).collect()),
     };
     if let (Some(history), Some(op)) = (history, kept) {
-        let extended =
-            history.extend(&Recorded { op: &op, operands, results: &tensors, regions, checked: check.is_some() });
+        let checked = matches!(check, Check::Tensor(_));
+        let extended = history.extend(&Recorded { op: &op, operands, results: &tensors, regions, checked });
         if let Some(history) = extended {
             for (result, tensor) in tensors.iter_mut().enumerate() {
                 if tensor.dtype().is_differentiable() {
@@ -271,6 +295,7 @@ fn record_in(
     types: &[&Type],
     regions: &[Arc<Graph>],
     first: Option<&Tensor>,
+    check: Check<'_>,
 ) -> Result<Tensors> {
     let mut inputs: SmallVec<[TraceOperand<'_>; 4]> = SmallVec::new();
     for (operand, ty) in operands.iter().zip(types) {
@@ -288,6 +313,11 @@ fn record_in(
         None => Device::current()?,
     };
     let results = trace.push(op, inputs.into_iter(), regions)?;
+    match check {
+        Check::None => {}
+        Check::Tensor(tensor) => trace.check(tensor.value_in(trace).ok_or_else(trace::foreign_tensor)?),
+        Check::Result(result) => trace.check(results[result].0),
+    }
     Ok(Few::map(&results, |(value, ty)| Tensor::traced(&device, trace, *value, ty.clone())))
 }
 

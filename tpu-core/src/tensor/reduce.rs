@@ -83,7 +83,7 @@ impl Tensor {
     #[track_caller]
     fn div_constant(&self, number: f64) -> Result<Self> {
         let literal = crate::Literal::splat(self.dtype(), self.shape(), number);
-        self.div(&self.device().scope(|| Self::constant(literal))?)
+        self.div(&Self::constant_on(self.device(), literal)?)
     }
 
     /// The largest element along an axis and its index (i64); the first of equals, NaN wins. Errors on an empty axis.

@@ -9,7 +9,7 @@ impl Tensor {
     #[track_caller]
     pub fn sort(&self, axis: isize, descending: bool) -> Result<(Self, Self)> {
         let axis = Self::checked(|| self.axis(axis, "sort"))?;
-        let order = self.device().scope(|| Self::iota(self.shape(), axis, DType::I64))?;
+        let order = Self::iota_on(self.device(), self.shape(), axis, DType::I64)?;
         let op = Op::Sort { axis, descending, stable: true };
         let mut results = Self::record(op, &[self.into(), (&order).into()])?;
         let indices = results.pop().expect("two results");

@@ -108,7 +108,7 @@ fn record(graph: &Graph, arguments: &[Array]) -> Result<HashMap<NodeId, Vec<Tens
                 });
                 let tensor = |value: &Value| &tensors[&value.node][value.result as usize];
                 let operands: Vec<Operand<'_>> = node.operands.iter().map(|value| tensor(value).into()).collect();
-                crate::tensor::record(op, &operands, &regions, None)?.into_vec()
+                crate::tensor::record(op, &operands, &regions, crate::tensor::Check::None)?.into_vec()
             }
         };
         tensors.insert(id, results);

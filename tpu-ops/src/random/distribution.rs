@@ -2,6 +2,7 @@
 
 use super::{Generator, bits, double_bits};
 use crate::composite::{attributes, composite};
+use crate::place::beside;
 use crate::require;
 use std::f64::consts::SQRT_2;
 use tpu_core::ir::Attribute;
@@ -136,7 +137,7 @@ pub(crate) fn below(shape: &Shape, p: f64, generator: Option<&Generator>) -> Res
 #[track_caller]
 pub fn bernoulli_like(p: &Tensor, generator: Option<&Generator>) -> Result<Tensor> {
     Tensor::checked(|| require::float("bernoulli", "probabilities", p))?;
-    let uniform = p.device().scope(|| unit(p.shape(), DType::F32, generator))?;
+    let uniform = beside(p, || unit(p.shape(), DType::F32, generator))?;
     let probability = p.detach();
     let wide = if p.dtype() == DType::F64 { probability } else { probability.to_dtype(DType::F32)? };
     uniform.to_dtype(wide.dtype())?.lt(&wide)?.to_dtype(p.dtype())

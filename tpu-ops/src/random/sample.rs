@@ -3,6 +3,7 @@
 use super::{Generator, double_bits, uniform};
 use crate::composite::widened;
 use crate::embedding::checked_indices;
+use crate::place::beside;
 use crate::require;
 use tpu_core::{DType, Result, Shape, Tensor, ensure};
 
@@ -94,7 +95,7 @@ pub fn multinomial(
         Ok(classes)
     })?;
     let weights = widened(&weights.detach())?;
-    let drawn = weights.device().scope(|| match replacement {
+    let drawn = beside(&weights, || match replacement {
         true => with_replacement(&weights, samples, generator),
         false => without_replacement(&weights, samples, generator),
     })?;
