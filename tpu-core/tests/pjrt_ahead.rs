@@ -129,7 +129,7 @@ fn xla_for_cpu_loads_what_it_compiled_ahead_of_time() {
         let cpu = Pjrt::open(&path, &PjrtOptions::default()).unwrap();
         let lowered = lower(&cpu, &doubled());
         let written = cpu.emit(&lowered, &cache).unwrap();
-        assert_eq!(entries(&cache), [written.clone()]);
+        assert_eq!(entries(&cache), std::slice::from_ref(&written));
         let backend = open(&path, &cache);
         let program = backend.compile(&doubled(), CompileOptions::default()).unwrap();
         assert!(program.is_from_cache(), "{file}");
