@@ -99,7 +99,8 @@ impl<T: Number> Accumulator<T> {
     }
 }
 
-/// `reduce(x)`. From the first element on, not from the identity: a complex product with one is not always the other factor.
+/// `reduce(x)`. Sums start from 0, so that −0 alone gives 0 as in PyTorch. All others start from the first element: a complex
+/// product with one is not always the other factor.
 pub fn reduce(kind: Reducer, x: &Array, axes: &[usize], ty: &Type) -> Result<Array> {
     with_element!(x.dtype(), T => {
         let values = x.to_vec::<T>()?;
@@ -108,7 +109,11 @@ pub fn reduce(kind: Reducer, x: &Array, axes: &[usize], ty: &Type) -> Result<Arr
         let mut failed = Ok(());
         for_each(x.sizes(), |number, index| {
             let kept: Vec<_> = (0..index.len()).filter(|axis| !axes.contains(axis)).map(|axis| index[axis]).collect();
-            match &mut results[offset(ty.shape.sizes(), &kept)] {
+            let state = &mut results[offset(ty.shape.sizes(), &kept)];
+            if state.is_none() && kind == Reducer::Sum {
+                *state = Some(Accumulator::new(kind));
+            }
+            match state {
                 Some(state) => failed = failed.clone().and(state.add(values[number])),
                 empty => *empty = Some(Accumulator::from(kind, values[number])),
             }
@@ -204,6 +209,16 @@ mod tests {
         let op = Op::Reduce { kind: Reducer::Max, axes: smallvec![0] };
         let empty = Array::new::<f32>([0], &[]).unwrap();
         assert_eq!(evaluate_op(&op, &[empty]).unwrap()[0].to_vec::<f32>().unwrap(), [f32::NEG_INFINITY]);
+    }
+
+    #[test]
+    fn a_sum_of_negative_zeros_is_zero() {
+        for count in [1, 2, 5] {
+            let x = Array::new([count], &vec![-0.0f32; count]).unwrap();
+            let op = Op::Reduce { kind: Reducer::Sum, axes: smallvec![0] };
+            let sum = evaluate_op(&op, std::slice::from_ref(&x)).unwrap()[0].to_vec::<f32>().unwrap()[0];
+            assert!(sum == 0.0 && sum.is_sign_positive(), "{count}");
+        }
     }
 
     #[test]

@@ -4,7 +4,9 @@
 //! from an exact one of a matrix nearby. With `n` rows and `γ ≈ n u`, element by element:
 //!
 //! * `|A − L Lᴴ| ≤ γ |L| |Lᴴ|` for the factor (Higham, *Accuracy and Stability of Numerical Algorithms*, theorem 10.3);
-//! * `|b − T x| ≤ γ |T| |x|` for the solution of a triangular system (theorem 8.5).
+//! * `|b − T x| ≤ γ |T| |x|` for the solution of a triangular system by substitution (theorem 8.5);
+//! * `|b − T x| ≤ 2 γ |T| |T⁻¹| |b|` for one that is the product of `b` and a computed inverse `X`, of which substitution gives
+//!   `|T X − I| ≤ γ |T| |X|` (section 14.2); the other half is the product's own error.
 //!
 //! Rounding the result to its dtype costs up to two `u` more, computing the difference here in `f64` as much again as a result
 //! in `f64` has; a complex product costs `2√2` times a real one. Together `2 (n + 4) u`, three times that for complex numbers.
@@ -84,8 +86,21 @@ pub(super) fn is_finite(x: Wide) -> bool {
     x.re.is_finite() && x.im.is_finite()
 }
 
+/// How a triangular system is solved.
+#[derive(Clone, Copy, PartialEq)]
+pub enum Solver {
+    Substitution,
+    /// By multiplying with the inverse.
+    Inverse,
+}
+
 /// What is wrong with the results of an op that is judged so, in words.
 pub fn violation(op: &Op, operands: &[Array], expected: &[Array], got: &[Array]) -> Option<String> {
+    violation_of(Solver::Substitution, op, operands, expected, got)
+}
+
+/// The same where systems are solved so.
+pub fn violation_of(solver: Solver, op: &Op, operands: &[Array], expected: &[Array], got: &[Array]) -> Option<String> {
     if let Op::Qr | Op::Eigh | Op::Lu = op {
         return factors::violation(op, &operands[0], expected, got);
     }
@@ -104,7 +119,7 @@ pub fn violation(op: &Op, operands: &[Array], expected: &[Array], got: &[Array])
             let right_sides = matrices(&operands[1]);
             all.find_map(|(number, ((a, expected), got))| {
                 let read = triangle(a, *left, *lower, *unit_diagonal, *transpose);
-                let found = solution(&read, *left, &right_sides[number], expected, got, &bounds)?;
+                let found = solution(&read, *left, &right_sides[number], expected, got, &bounds, solver)?;
                 Some(format!("system {number}: {found}"))
             })
         }
@@ -163,8 +178,37 @@ fn triangle(a: &Matrix, left: bool, lower: bool, unit_diagonal: bool, transpose:
     })
 }
 
-fn solution(t: &Matrix, left: bool, b: &Matrix, expected: &Matrix, got: &Matrix, bounds: &Bounds) -> Option<String> {
+/// The inverse of a triangular matrix.
+fn inverse(t: &Matrix) -> Matrix {
     let n = t.columns;
+    let lower = (0..n).all(|i| (i + 1..n).all(|j| t.at(i, j).norm() == 0.0));
+    let mut x = Matrix::from_fn(n, n, |i, j| if i == j { 1.0.into() } else { 0.0.into() });
+    for step in 0..n {
+        let i = if lower { step } else { n - 1 - step };
+        for j in 0..n {
+            let known = if lower { 0..i } else { i + 1..n };
+            let sum: Wide = known.map(|k| t.at(i, k) * x.at(k, j)).sum();
+            x.elements[i * n + j] = (x.at(i, j) - sum) / t.at(i, i);
+        }
+    }
+    x
+}
+
+fn solution(
+    t: &Matrix,
+    left: bool,
+    b: &Matrix,
+    expected: &Matrix,
+    got: &Matrix,
+    bounds: &Bounds,
+    solver: Solver,
+) -> Option<String> {
+    let n = t.columns;
+    let inverse = (solver == Solver::Inverse).then(|| inverse(t));
+    // An inverse that leaves the range says nothing of a solution that does not.
+    if inverse.iter().flat_map(|x| &x.elements).any(|x| !is_finite(*x) || x.norm() > bounds.largest / 4.0) {
+        return None;
+    }
     let complex = t.elements.iter().chain(&b.elements).any(|x| x.im != 0.0);
     let vectors = if left { b.columns } else { b.elements.len() / n };
     let at = |x: &Matrix, i: usize, v: usize| if left { x.at(i, v) } else { x.at(v, i) };
@@ -186,7 +230,11 @@ fn solution(t: &Matrix, left: bool, b: &Matrix, expected: &Matrix, got: &Matrix,
             let magnitude: f64 = (0..n).map(|k| t.at(i, k).norm() * at(got, k, v).norm()).sum();
             let row: f64 = (0..n).map(|k| t.at(i, k).norm()).sum();
             let wanted = at(b, i, v);
-            let allowed = bounds.relative * (magnitude + wanted.norm()) + bounds.lost * (row + 1.0);
+            let by_inverse = inverse.as_ref().map_or(0.0, |x| {
+                let part = |k: usize| (0..n).map(|j| x.at(k, j).norm() * at(b, j, v).norm()).sum::<f64>();
+                2.0 * (0..n).map(|k| t.at(i, k).norm() * part(k)).sum::<f64>()
+            });
+            let allowed = bounds.relative * (magnitude + by_inverse + wanted.norm()) + bounds.lost * (row + 1.0);
             ((sum - wanted).norm() > allowed)
                 .then(|| format!("row {i} of T x for vector {v} is {sum}, expected {wanted} within {allowed:e}"))
         })

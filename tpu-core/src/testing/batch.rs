@@ -1,10 +1,10 @@
 //! Many small programs on a backend as one: a compiler takes most of its time for starting.
 
-use super::compare::read;
+use super::compare::{compile, execute};
 use crate::Result;
-use crate::ir::{Block, BlockId, Graph, NodeId, Op, Value};
+use crate::ir::{Block, BlockId, Check, Graph, NodeId, Op, Value};
 use crate::reference::Array;
-use crate::runtime::{Argument, Backend, CompileOptions};
+use crate::runtime::{Backend, CompileOptions};
 
 /// A program and what it is run on.
 #[derive(Clone, Debug)]
@@ -13,8 +13,15 @@ pub struct Case {
     pub name: String,
     /// The program, without checks.
     pub graph: Graph,
-    /// The arguments of each run. Cases of one batch have equally many.
-    pub runs: Vec<Vec<Array>>,
+    /// The arguments of each run on each device. Cases of one batch have equally many runs on equally many devices.
+    pub runs: Vec<Vec<Vec<Array>>>,
+}
+
+impl Case {
+    /// A case on one device.
+    pub fn alone(name: impl Into<String>, graph: Graph, runs: Vec<Vec<Array>>) -> Self {
+        Self { name: name.into(), graph, runs: runs.into_iter().map(|arguments| vec![arguments]).collect() }
+    }
 }
 
 /// What a batch came to.
@@ -26,8 +33,8 @@ pub struct Outcome {
     pub programs: usize,
 }
 
-/// Says what is wrong with the results of a run of a case.
-pub type Judge<'a> = &'a dyn Fn(&Case, &[Array], &[Array]) -> Option<String>;
+/// Says what is wrong with the results of a run of a case: given its arguments and its results on each device.
+pub type Judge<'a> = &'a dyn Fn(&Case, &[Vec<Array>], &[Vec<Array>]) -> Option<String>;
 
 /// Compiles and runs cases `size` at a time. Those that do not compile together are compiled in halves.
 pub fn run(backend: &dyn Backend, cases: &[Case], size: usize, judge: Judge<'_>) -> Outcome {
@@ -60,24 +67,29 @@ fn judge_batch(backend: &dyn Backend, cases: &[Case], first: usize, judge: Judge
     }
 }
 
-/// The results of each run, of each case.
-fn results(backend: &dyn Backend, program: &Graph, cases: &[Case]) -> Result<Vec<Vec<Vec<Array>>>> {
-    let executable = backend.compile(program, CompileOptions { strict_rounding: true })?;
-    let runs = cases.first().map_or(0, |case| case.runs.len());
+/// The results of each run, of each case, on each device.
+fn results(backend: &dyn Backend, program: &Graph, cases: &[Case]) -> Result<Vec<Vec<Vec<Vec<Array>>>>> {
+    let Some(Case { runs, .. }) = cases.first() else { return Ok(Vec::new()) };
+    let devices = runs.first().map_or(1, Vec::len);
+    let executable = compile(backend, program, CompileOptions { strict_rounding: true }, devices)?;
     let mut all = Vec::new();
-    for run in 0..runs {
-        let inputs = cases.iter().flat_map(|case| &case.runs[run]);
-        let upload = |x: &Array| Ok(Argument::Shared(backend.upload(0, x.ty(), x.bytes())?));
-        let mut arguments = inputs.map(upload).collect::<Result<Vec<_>>>()?;
-        let results = executable.run(0, &mut arguments)?.results;
-        let mut results = results.iter().map(read);
-        let of_case = |case: &Case| results.by_ref().take(case.graph[case.graph.main()].results.len()).collect();
-        all.push(cases.iter().map(of_case).collect::<Result<Vec<Vec<Array>>>>()?);
+    for run in 0..runs.len() {
+        let row = |device: usize| cases.iter().flat_map(|case| &case.runs[run][device]).cloned().collect();
+        let rows: Vec<Vec<Array>> = (0..devices).map(row).collect();
+        let mut of_cases = vec![Vec::new(); cases.len()];
+        for results in execute(backend, &*executable, &rows)? {
+            let mut results = results.into_iter();
+            for (case, of_case) in cases.iter().zip(&mut of_cases) {
+                let count = case.graph[case.graph.main()].results.len();
+                of_case.push(results.by_ref().take(count).collect());
+            }
+        }
+        all.push(of_cases);
     }
     Ok(all)
 }
 
-/// A program whose parameters and results are those of all of these in order.
+/// A program whose parameters, results and checks are those of all of these in order.
 pub fn merged(graphs: &[&Graph]) -> Graph {
     let mut all = Graph::new();
     let (main, mut results) = (all.main(), Vec::new());
@@ -109,6 +121,8 @@ pub fn merged(graphs: &[&Graph]) -> Graph {
                 results.extend(old.results.iter().map(|&x| value(x)));
             }
         }
+        let checks = graph.checks.iter();
+        all.checks.extend(checks.map(|check| Check { value: value(check.value), guards: node(check.guards) }));
     }
     all.set_results(main, results);
     all
@@ -121,27 +135,27 @@ mod tests {
     use crate::reference::{ReferenceBackend, evaluate};
     use crate::testing::compare::tests::{Wrong, program};
 
-    /// All samples that have neither checks nor devices, merged, are one valid program of as many results.
+    /// All samples, merged, are one valid program of as many results and checks.
     #[test]
     fn merged_programs_are_valid_and_keep_their_results() {
         let samples = samples::every_op();
-        let graphs: Vec<&Graph> = samples.iter().map(|(_, graph)| graph).filter(|g| g.checks.is_empty()).collect();
+        let graphs: Vec<&Graph> = samples.iter().map(|(_, graph)| graph).collect();
         let all = merged(&graphs);
         assert!(crate::ir::verify::verify(&all).is_ok());
+        assert_eq!(all.checks.len(), graphs.iter().map(|graph| graph.checks.len()).sum::<usize>());
         let types = graphs.iter().flat_map(|graph| graph.result_types(graph.main()));
         assert!(types.eq(all.result_types(all.main())));
     }
 
-    fn differs(case: &Case, inputs: &[Array], got: &[Array]) -> Option<String> {
-        (evaluate(&case.graph, inputs).unwrap().results != got).then(|| "differs".into())
+    fn differs(case: &Case, rows: &[Vec<Array>], got: &[Vec<Array>]) -> Option<String> {
+        (evaluate(&case.graph, &rows[0]).unwrap().results != got[0]).then(|| "differs".into())
     }
 
     #[test]
     fn each_case_gets_its_own_results() {
         let (graph, inputs) = program();
         let other = [inputs[0].clone()].into_iter().collect::<Vec<_>>();
-        let case =
-            |name: &str| Case { name: name.into(), graph: graph.clone(), runs: vec![inputs.clone(), other.clone()] };
+        let case = |name: &str| Case::alone(name, graph.clone(), vec![inputs.clone(), other.clone()]);
         let cases: Vec<Case> = ["a", "b", "c"].map(case).into();
         let outcome = run(&ReferenceBackend, &cases, 2, &differs);
         assert!(outcome.wrong.is_empty() && outcome.programs == 2, "{outcome:?}");
@@ -152,10 +166,8 @@ mod tests {
     fn a_wrong_case_is_named() {
         let (graph, inputs) = program();
         let (x, y) = (inputs.clone(), vec![Array::new([2], &[3f32, 4.0]).unwrap()]);
-        let cases: Vec<Case> = [x, y, inputs]
-            .into_iter()
-            .map(|inputs| Case { name: "sum".into(), graph: graph.clone(), runs: vec![inputs] })
-            .collect();
+        let cases: Vec<Case> =
+            [x, y, inputs].into_iter().map(|inputs| Case::alone("sum", graph.clone(), vec![inputs])).collect();
         let wrong = Wrong(|graph| graph.blocks[0].results.swap(0, 1));
         let outcome = run(&wrong, &cases, 3, &differs);
         assert_eq!(outcome.wrong.iter().map(|(number, _)| *number).collect::<Vec<_>>(), [0, 1]);

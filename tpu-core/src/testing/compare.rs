@@ -7,11 +7,12 @@
 //! `bf16` are exempt when the options let a fused group keep `f32` between ops.
 
 use super::backward::violation;
+use super::collective::{self, Reduction};
 use super::difference::{difference, terms};
 use super::tolerance::{Tolerance, tolerance};
 use crate::ir::{BlockId, Graph, Node, NodeId, Op, Type, Value, samples};
-use crate::reference::{Array, evaluate, evaluate_spmd};
-use crate::runtime::{Argument, Backend, Buffer, CompileOptions};
+use crate::reference::{Array, evaluate_spmd};
+use crate::runtime::{Argument, Backend, Buffer, CompileOptions, Executable};
 use crate::{DType, ErrorKind, Result};
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -42,44 +43,23 @@ pub fn assert_agrees(backend: &dyn Backend, graph: &Graph, arguments: &[Array]) 
 ///
 /// The error says which node or result differs and how. The program must be valid and without collectives.
 pub fn compare(backend: &dyn Backend, graph: &Graph, arguments: &[Array]) -> Result<Coverage, String> {
-    judge(backend, graph, arguments).map(|(coverage, _)| coverage)
+    compare_replicas(backend, graph, &[arguments.to_vec()])
 }
 
-/// Compares a backend with the interpreter on a program of one op that several devices run together: row `i` of the arguments
-/// is that of device `i`.
-///
-/// The error says which result of which device differs and how.
-pub fn compare_replicas(backend: &dyn Backend, graph: &Graph, rows: &[Vec<Array>]) -> Result<(), String> {
-    let shown = |error| format!("{error:?}");
-    let expected = evaluate_spmd(graph, rows).map_err(shown)?;
-    let upload = |(device, row): (usize, &Vec<Array>)| -> Result<Vec<Argument>> {
-        row.iter().map(|x| Ok(Argument::Shared(backend.upload(device, x.ty(), x.bytes())?))).collect()
-    };
-    let mut arguments = rows.iter().enumerate().map(upload).collect::<Result<Vec<_>>>().map_err(shown)?;
-    let executable = backend.compile_replicas(graph, CompileOptions::default(), rows.len()).map_err(shown)?;
-    let outcomes = executable.run_replicas(&mut arguments).map_err(shown)?;
-    let op = graph.nodes.iter().map(|node| &node.op).find(|op| !matches!(op, Op::Parameter { .. }));
-    for (device, (expected, outcome)) in expected.iter().zip(&outcomes).enumerate() {
-        for (i, (expected, got)) in expected.results.iter().zip(&outcome.results).enumerate() {
-            let got = read(got).map_err(shown)?;
-            let dtype = rows[device].first().map_or(expected.dtype(), Array::dtype);
-            let allowed = op.map_or(Tolerance::Bits, |op| tolerance(op, dtype, terms(op, &rows[device], expected)));
-            if let Some(found) = difference(allowed, &rows[device], expected, &got, op) {
-                return Err(format!("device {device}: result {i}, allowed {allowed:?}: {found}"));
-            }
-        }
-    }
-    Ok(())
+/// The same for a program that several devices run together: row `i` of the arguments is that of device `i`. All of them must
+/// go through its loops and branches in the same way.
+pub fn compare_replicas(backend: &dyn Backend, graph: &Graph, rows: &[Vec<Array>]) -> Result<Coverage, String> {
+    judge(backend, graph, rows).map(|(coverage, _)| coverage)
 }
 
-/// [`compare`], with the results of the nodes run one by one.
+/// [`compare_replicas`], with the results of the nodes run one by one.
 pub(super) fn judge(
     backend: &dyn Backend,
     graph: &Graph,
-    arguments: &[Array],
-) -> Result<(Coverage, Vec<Array>), String> {
+    rows: &[Vec<Array>],
+) -> Result<(Coverage, Vec<Vec<Array>>), String> {
     let mut walk = Walk { backend, graph, coverage: Coverage::default(), steps: Vec::new() };
-    let unfused = walk.block(graph.main(), arguments.to_vec())?;
+    let unfused = walk.block(graph.main(), rows.to_vec())?;
     let mut coverage = walk.coverage;
     if !coverage.unsupported.is_empty() {
         return Ok((coverage, unfused));
@@ -87,21 +67,29 @@ pub(super) fn judge(
     let exempt = depends_on(graph, |graph, node| holds_narrow_floats(graph, node, true));
     for strict_rounding in [true, false] {
         let options = CompileOptions { strict_rounding };
-        let fused = run(backend, graph, arguments, options).map_err(|error| format!("whole program: {error:?}"))?;
-        let results = &graph[graph.main()].results;
-        for (i, (value, (fused, unfused))) in results.iter().zip(fused.iter().zip(&unfused)).enumerate() {
-            if !strict_rounding && exempt.contains(value) {
-                continue;
+        let fused = run_replicas(backend, graph, rows, options).map_err(|error| format!("whole program: {error:?}"))?;
+        for (device, (fused, unfused)) in fused.iter().zip(&unfused).enumerate() {
+            let results = &graph[graph.main()].results;
+            for (i, (value, (fused, unfused))) in results.iter().zip(fused.iter().zip(unfused)).enumerate() {
+                if !strict_rounding && exempt.contains(value) {
+                    continue;
+                }
+                if let Some(found) = difference(Tolerance::Bits, &[], unfused, fused, None) {
+                    return Err(format!(
+                        "{options:?}: {}result {i} ({value:?}) is not that of its nodes one by one: {found}",
+                        on(device, rows)
+                    ));
+                }
+                coverage.fused += 1;
             }
-            if let Some(found) = difference(Tolerance::Bits, &[], unfused, fused, None) {
-                return Err(format!(
-                    "{options:?}: result {i} ({value:?}) is not that of its nodes one by one: {found}"
-                ));
-            }
-            coverage.fused += 1;
         }
     }
     Ok((coverage, unfused))
+}
+
+/// Which of several devices, for messages.
+fn on(device: usize, rows: &[Vec<Array>]) -> String {
+    if rows.len() > 1 { format!("device {device}: ") } else { String::new() }
 }
 
 /// One node of a program that was run node by node.
@@ -111,27 +99,61 @@ pub struct Step {
     pub node: NodeId,
     /// The node as a program.
     pub program: Graph,
-    /// What it was given: results of the backend.
-    pub operands: Vec<Array>,
+    /// What it was given on each device: results of the backend.
+    pub rows: Vec<Vec<Array>>,
 }
 
-/// What every node of a program is given when the backend runs it node by node, and the results. All nodes are compared
+/// What every node of a program is given when the backend runs it node by node. All nodes are compared
 /// with the interpreter on the way; where the backend does not support one, the interpreter's results go on.
-pub fn steps(backend: &dyn Backend, graph: &Graph, arguments: &[Array]) -> Result<(Vec<Step>, Vec<Array>), String> {
+pub fn steps(backend: &dyn Backend, graph: &Graph, rows: &[Vec<Array>]) -> Result<Vec<Step>, String> {
     let mut walk = Walk { backend, graph, coverage: Coverage::default(), steps: Vec::new() };
-    let results = walk.block(graph.main(), arguments.to_vec())?;
-    Ok((walk.steps, results))
+    walk.block(graph.main(), rows.to_vec())?;
+    Ok(walk.steps)
 }
 
 /// Runs a program on device 0 of a backend.
 pub fn run(backend: &dyn Backend, graph: &Graph, arguments: &[Array], options: CompileOptions) -> Result<Vec<Array>> {
-    let executable = backend.compile(graph, options)?;
-    let upload = |x: &Array| Ok(Argument::Shared(backend.upload(0, x.ty(), x.bytes())?));
-    let mut arguments = arguments.iter().map(upload).collect::<Result<Vec<_>>>()?;
-    executable.run(0, &mut arguments)?.results.iter().map(read).collect()
+    run_replicas(backend, graph, &[arguments.to_vec()], options).map(|mut results| results.remove(0))
 }
 
-pub(super) fn read(buffer: &Arc<dyn Buffer>) -> Result<Array> {
+/// Runs a program on the devices of a backend, row `i` of the arguments on device `i`, and gives the results of each.
+pub fn run_replicas(
+    backend: &dyn Backend,
+    graph: &Graph,
+    rows: &[Vec<Array>],
+    options: CompileOptions,
+) -> Result<Vec<Vec<Array>>> {
+    execute(backend, &*compile(backend, graph, options, rows.len())?, rows)
+}
+
+/// Compiles a program for so many devices.
+pub(super) fn compile(
+    backend: &dyn Backend,
+    graph: &Graph,
+    options: CompileOptions,
+    devices: usize,
+) -> Result<Arc<dyn Executable>> {
+    if devices == 1 { backend.compile(graph, options) } else { backend.compile_replicas(graph, options, devices) }
+}
+
+/// Runs what was compiled for as many devices as there are rows.
+pub(super) fn execute(
+    backend: &dyn Backend,
+    executable: &dyn Executable,
+    rows: &[Vec<Array>],
+) -> Result<Vec<Vec<Array>>> {
+    let upload = |(device, row): (usize, &Vec<Array>)| -> Result<Vec<Argument>> {
+        row.iter().map(|x| Ok(Argument::Shared(backend.upload(device, x.ty(), x.bytes())?))).collect()
+    };
+    let mut rows = rows.iter().enumerate().map(upload).collect::<Result<Vec<_>>>()?;
+    let outcomes = match &mut rows[..] {
+        [arguments] => vec![executable.run(0, arguments)?],
+        several => executable.run_replicas(several)?,
+    };
+    outcomes.iter().map(|outcome| outcome.results.iter().map(read).collect()).collect()
+}
+
+fn read(buffer: &Arc<dyn Buffer>) -> Result<Array> {
     let ty = buffer.ty().clone();
     let mut bytes = vec![0; ty.bytes().unwrap_or(0)];
     buffer.read(&mut bytes)?;
@@ -179,25 +201,28 @@ struct Walk<'a> {
 }
 
 impl Walk<'_> {
-    /// The results of a block. Blocks nest at most 64 deep, so this recursion ends soon.
-    fn block(&mut self, block: BlockId, arguments: Vec<Array>) -> Result<Vec<Array>, String> {
+    /// The results of a block on each device. Blocks nest at most 64 deep, so this recursion ends soon.
+    fn block(&mut self, block: BlockId, rows: Vec<Vec<Array>>) -> Result<Vec<Vec<Array>>, String> {
         let graph = self.graph;
-        let mut values: HashMap<NodeId, Vec<Array>> = HashMap::new();
+        // Of each node, the results on each device.
+        let mut values: HashMap<NodeId, Vec<Vec<Array>>> = HashMap::new();
+        let of = |values: &HashMap<NodeId, Vec<Vec<Array>>>, list: &[Value]| -> Vec<Vec<Array>> {
+            let one = |device: usize, value: &Value| values[&value.node][device][value.result as usize].clone();
+            (0..rows.len()).map(|device| list.iter().map(|value| one(device, value)).collect()).collect()
+        };
         for &id in &graph[block].nodes {
             let node = &graph[id];
-            let operands: Vec<Array> =
-                node.operands.iter().map(|operand| values[&operand.node][operand.result as usize].clone()).collect();
+            let operands = of(&values, &node.operands);
             let results = match &node.op {
-                Op::Parameter { index, .. } => vec![arguments[*index].clone()],
+                Op::Parameter { index, .. } => rows.iter().map(|row| vec![row[*index].clone()]).collect(),
                 Op::Composite { body, .. } => self.block(*body, operands)?,
                 Op::Case { branches } => {
-                    let index = operands[0].cast_vec::<i64>()[0];
-                    let branch = usize::try_from(index).unwrap_or(usize::MAX).min(branches.len() - 1);
-                    self.block(branches[branch], operands[1..].to_vec())?
+                    let branch = usize::try_from(decision(&operands)?).unwrap_or(usize::MAX).min(branches.len() - 1);
+                    self.block(branches[branch], operands.iter().map(|row| row[1..].to_vec()).collect())?
                 }
                 Op::While { cond, body } => {
                     let mut state = operands;
-                    while self.block(*cond, state.clone())?[0].cast_vec::<bool>()[0] {
+                    while decision(&self.block(*cond, state.clone())?)? != 0 {
                         state = self.block(*body, state)?;
                     }
                     state
@@ -206,22 +231,22 @@ impl Walk<'_> {
             };
             values.insert(id, results);
         }
-        let results = graph[block].results.iter();
-        Ok(results.map(|value| values[&value.node][value.result as usize].clone()).collect())
+        Ok(of(&values, &graph[block].results))
     }
 
-    /// The backend's results of one op, after they have been compared.
-    fn node(&mut self, id: NodeId, node: &Node, operands: &[Array]) -> Result<Vec<Array>, String> {
+    /// The backend's results of one op on each device, after they have been compared.
+    fn node(&mut self, id: NodeId, node: &Node, rows: &[Vec<Array>]) -> Result<Vec<Vec<Array>>, String> {
+        let types: Vec<Type> = rows[0].iter().map(|x| x.ty().clone()).collect();
         let place = |message: String| {
-            let types: Vec<String> = operands.iter().map(|x| x.ty().to_string()).collect();
+            let types: Vec<String> = types.iter().map(Type::to_string).collect();
             format!("{id:?} {} of ({}): {message}", node.op.name(), types.join(", "))
         };
-        let types: Vec<Type> = operands.iter().map(|x| x.ty().clone()).collect();
         let program = samples::program(&types, node.op.clone()).map_err(|error| place(format!("{error:?}")))?;
-        self.steps.push(Step { node: id, program: program.clone(), operands: operands.to_vec() });
-        let expected = evaluate(&program, operands).map_err(|error| place(format!("interpreter: {error:?}")))?.results;
+        self.steps.push(Step { node: id, program: program.clone(), rows: rows.to_vec() });
+        let expected = evaluate_spmd(&program, rows).map_err(|error| place(format!("interpreter: {error:?}")))?;
+        let expected: Vec<Vec<Array>> = expected.into_iter().map(|outcome| outcome.results).collect();
         let options = CompileOptions { strict_rounding: true };
-        let got = match run(self.backend, &program, operands, options) {
+        let got = match run_replicas(self.backend, &program, rows, options) {
             Ok(got) => got,
             Err(error) if error.kind() == ErrorKind::Unsupported => {
                 self.coverage.unsupported.push(node.op.name());
@@ -229,24 +254,44 @@ impl Walk<'_> {
             }
             Err(error) => return Err(place(format!("{error:?}"))),
         };
-        for (i, (expected, got)) in expected.iter().zip(&got).enumerate() {
-            if expected.ty() != got.ty() {
-                return Err(place(format!("result {i} is {}, expected {}", got.ty(), expected.ty())));
+        for (device, (expected, got)) in expected.iter().zip(&got).enumerate() {
+            // What a collective adds up is bounded as the sum that it is.
+            let found = match collective::reduction(&node.op, rows, device).map_err(|error| place(error.to_string()))? {
+                Some(Reduction { op, operand, result }) => departure(&op, &[operand], &[result], got),
+                None => departure(&node.op, &rows[device], expected, got),
+            };
+            if let Some(found) = found {
+                return Err(place(format!("{}{found}", on(device, rows))));
             }
-            let terms = terms(&node.op, operands, expected);
-            let allowed = tolerance(&node.op, operands.first().map_or(expected.dtype(), Array::dtype), terms);
-            if let Some(found) = difference(allowed, operands, expected, got, Some(&node.op)) {
-                return Err(place(format!("result {i}, allowed {allowed:?}: {found}")));
-            }
-        }
-        if operands.first().is_some_and(|x| tolerance(&node.op, x.dtype(), 1) == Tolerance::Backward)
-            && let Some(found) = violation(&node.op, operands, &expected, &got)
-        {
-            return Err(place(found));
         }
         self.coverage.nodes += 1;
         Ok(got)
     }
+}
+
+/// The number that decides where devices go on, which must be one for all of them.
+fn decision(rows: &[Vec<Array>]) -> Result<i64, String> {
+    let numbers: Vec<i64> = rows.iter().map(|row| row[0].cast_vec::<i64>()[0]).collect();
+    if numbers.iter().any(|&number| number != numbers[0]) {
+        return Err(format!("devices part at {numbers:?}"));
+    }
+    Ok(numbers[0])
+}
+
+/// What is wrong with a device's results of an op, in words.
+fn departure(op: &Op, operands: &[Array], expected: &[Array], got: &[Array]) -> Option<String> {
+    for (i, (expected, got)) in expected.iter().zip(got).enumerate() {
+        if expected.ty() != got.ty() {
+            return Some(format!("result {i} is {}, expected {}", got.ty(), expected.ty()));
+        }
+        let dtype = operands.first().map_or(expected.dtype(), Array::dtype);
+        let allowed = tolerance(op, dtype, terms(op, operands, expected));
+        if let Some(found) = difference(allowed, operands, expected, got, Some(op)) {
+            return Some(format!("result {i}, allowed {allowed:?}: {found}"));
+        }
+    }
+    let backward = operands.first().is_some_and(|x| tolerance(op, x.dtype(), 1) == Tolerance::Backward);
+    if backward { violation(op, operands, expected, got) } else { None }
 }
 
 #[cfg(test)]
@@ -254,7 +299,7 @@ pub(super) mod tests {
     use super::*;
     use crate::ir::{BinaryOp, Type, UnaryOp};
     use crate::reference::ReferenceBackend;
-    use crate::runtime::{Executable, MemoryStats};
+    use crate::runtime::MemoryStats;
     use crate::testing::choices::Stream;
     use crate::testing::graphs::{Config, generate};
 

@@ -41,6 +41,8 @@ pub(super) fn outside(
             unfit(expected, got, |i| match all.as_ref().zip(finite.as_ref()) {
                 // An infinite or NaN element reaches every entry of the transform, in which parts depends on the formula.
                 Some((all, _)) if matches!(op, Some(Op::Fft { .. })) && !all[i].is_finite() => true,
+                // Nothing but zeros: their sum has a sign that no order changes.
+                Some((all, _)) if all[i] == 0.0 && starts_from_zero(op) => same_bits(expected, got, i),
                 Some((all, finite)) => {
                     within_sum(expected, got, i, (all[i], finite[i]), terms as f64 * exact.unit, &exact)
                 }
@@ -69,6 +71,11 @@ pub(super) fn outside(
             !moderate(expected, operands, i) || close(expected, got, i, units * f32::EPSILON as f64 / 2.0)
         }),
     }
+}
+
+/// Whether a sum is of zero and its terms. XLA takes a window of one element for the element.
+fn starts_from_zero(op: Option<&Op>) -> bool {
+    matches!(op, Some(Op::Reduce { .. } | Op::Cumulative { .. }))
 }
 
 fn unfit(expected: &Array, got: &Array, fits: impl Fn(usize) -> bool) -> Vec<usize> {

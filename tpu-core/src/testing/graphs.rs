@@ -57,8 +57,22 @@ impl Default for Config {
 /// assert_eq!(outcome.results.len(), graph[graph.main()].results.len());
 /// ```
 pub fn generate(bytes: &[u8], config: &Config) -> (Graph, Vec<Array>) {
+    let (graph, mut rows) = generate_replicas(bytes, config, 1);
+    (graph, rows.remove(0))
+}
+
+/// The same for a program that several devices run together, with collectives among them: row `i` of the arguments is that
+/// of device `i`. All devices go through its loops and branches in the same way.
+///
+/// ```
+/// use tpu_core::testing::graphs::{Config, generate_replicas};
+/// let (graph, rows) = generate_replicas(b"other bytes", &Config::default(), 4);
+/// let outcomes = tpu_core::reference::evaluate_spmd(&graph, &rows).unwrap();
+/// assert_eq!(outcomes.len(), 4);
+/// ```
+pub fn generate_replicas(bytes: &[u8], config: &Config, replicas: usize) -> (Graph, Vec<Vec<Array>>) {
     let mut choices = Choices::new(bytes);
-    let mut grower = Grower::new(config, None, 0);
+    let mut grower = Grower::new(config, replicas, None, 0);
     for _ in 0..1 + choices.below(3) {
         let ty = grower.any_type(&mut choices);
         grower.fresh(&mut choices, ty);
@@ -74,8 +88,8 @@ pub fn generate(bytes: &[u8], config: &Config) -> (Graph, Vec<Array>) {
 pub(in crate::testing) struct Grower<'c> {
     pub config: &'c Config,
     pub graph: Graph,
-    /// What the parameters are given.
-    pub arguments: Vec<Array>,
+    /// What the parameters are given, on each device.
+    pub arguments: Vec<Vec<Array>>,
     /// Whether parameters may be added: not in a block, whose parameters its owner fixes.
     open: bool,
     /// Values that later nodes may use.
@@ -89,11 +103,12 @@ pub(super) const DEEPEST: usize = 3;
 
 impl<'c> Grower<'c> {
     /// An empty program, or one whose parameters have the given types.
-    pub fn new(config: &'c Config, parameters: Option<&[Type]>, depth: usize) -> Self {
+    pub fn new(config: &'c Config, replicas: usize, parameters: Option<&[Type]>, depth: usize) -> Self {
         let mut graph = Graph::new();
         let main = graph.main();
         let values = parameters.into_iter().flatten().map(|ty| graph.parameter(main, ty.clone())).collect::<Vec<_>>();
-        Self { config, graph, arguments: Vec::new(), open: parameters.is_none(), values, depth }
+        let arguments = vec![Vec::new(); replicas];
+        Self { config, graph, arguments, open: parameters.is_none(), values, depth }
     }
 
     /// Adds nodes until the bytes or `nodes` are used up.
@@ -150,24 +165,41 @@ impl<'c> Grower<'c> {
         Some(Value { node, result: 0 })
     }
 
+    /// How many devices run the program together.
+    pub fn replicas(&self) -> usize {
+        self.arguments.len()
+    }
+
     /// A new parameter with random elements, or a constant where there can be no parameters.
     pub fn fresh(&mut self, choices: &mut Choices<'_>, ty: Type) -> Value {
-        let seed = choices.below(1 << 16) as u64;
-        self.given(arguments::random(&ty, seed, self.config.special_values))
+        let special_values = self.config.special_values;
+        self.made(choices, |seed| arguments::random(&ty, seed, special_values))
     }
 
     /// New indices into an axis of `size`.
     pub fn fresh_indices(&mut self, choices: &mut Choices<'_>, ty: Type, size: usize) -> Value {
-        let seed = choices.below(1 << 16) as u64;
-        self.given(arguments::indices(&ty, size, seed))
+        self.made(choices, |seed| arguments::indices(&ty, size, seed))
     }
 
-    /// A parameter with this argument, or a constant where there can be no parameters.
+    /// A parameter with what is made of a seed, another on each device.
+    fn made(&mut self, choices: &mut Choices<'_>, make: impl Fn(u64) -> Array) -> Value {
+        let seed = choices.below(1 << 16) as u64;
+        let value = self.given(make(seed));
+        if self.open {
+            for (device, row) in self.arguments.iter_mut().enumerate().skip(1) {
+                row.pop();
+                row.push(make(seed + ((device as u64) << 16)));
+            }
+        }
+        value
+    }
+
+    /// A parameter with this argument on all devices, or a constant where there can be no parameters.
     pub fn given(&mut self, array: Array) -> Value {
         let main = self.graph.main();
         let ty = array.ty().clone();
         let value = if self.open {
-            self.arguments.push(array);
+            self.arguments.iter_mut().for_each(|row| row.push(array.clone()));
             self.graph.parameter(main, ty)
         } else {
             let literal =

@@ -9,6 +9,7 @@ pub(crate) mod backward;
 pub mod batch;
 mod cases;
 mod choices;
+mod collective;
 pub mod compare;
 mod difference;
 mod factors;

@@ -46,7 +46,8 @@ pub fn assert_agrees_in_every_mode(device: &Device, graph: &Graph, arguments: &[
 ///
 /// The error says which node or result differs and how. The program must be valid, without collectives and checks.
 pub fn compare_in_every_mode(device: &Device, graph: &Graph, arguments: &[Array]) -> Result<Coverage, String> {
-    let (mut coverage, unfused) = judge(device.runtime(), graph, arguments)?;
+    let (mut coverage, mut unfused) = judge(device.runtime(), graph, &[arguments.to_vec()])?;
+    let unfused = unfused.remove(0);
     if !coverage.unsupported.is_empty() {
         return Ok(coverage);
     }

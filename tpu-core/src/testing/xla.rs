@@ -6,16 +6,17 @@
 //! or rounding to an integer; between equal operands the bound of one op is a theorem. What a compiler does across nodes is
 //! compared on the whole graphs, in results that only exact nodes lead to, bit for bit.
 
-use super::backward::violation;
+use super::backward::{Solver, violation_of};
 use super::batch::{self, Case, Outcome};
+use super::collective::{self, Reduction};
 use super::compare;
 use super::difference::{self, describe, difference, outside};
 use super::tolerance::{Tolerance, tolerance};
 use crate::dtype::convert::{Cast, cast};
-use crate::ir::{BlockId, ConvDims, Graph, NodeId, Op, UnaryOp};
-use crate::reference::{Array, evaluate};
+use crate::ir::{BlockId, ConvDims, Graph, NodeId, Op, UnaryOp, samples};
+use crate::reference::{Array, evaluate, evaluate_spmd};
 use crate::runtime::Backend;
-use crate::{Complex64, DType, with_element};
+use crate::{Complex64, DType, Result, with_element};
 use std::collections::HashSet;
 use std::sync::Arc;
 
@@ -43,26 +44,74 @@ fn bound(op: &Op, dtype: DType, terms: usize) -> Tolerance {
 ///
 /// XLA for CPU computes with subnormal numbers as zeros, as TPUs do. An element is right if it is so with them or
 /// without them.
-pub fn judge(case: &Case, inputs: &[Array], got: &[Array]) -> Option<String> {
-    let expected = match evaluate(&case.graph, inputs) {
+pub fn judge(case: &Case, rows: &[Vec<Array>], got: &[Vec<Array>]) -> Option<String> {
+    let [inputs] = rows else { return judge_devices(case, rows, got) };
+    judge_alone(&case.graph, inputs, &got[0])
+}
+
+/// The same for several devices. A collective that adds up is judged as the sum that it is, those that move elements must be
+/// exact.
+fn judge_devices(case: &Case, rows: &[Vec<Array>], got: &[Vec<Array>]) -> Option<String> {
+    let expected = match evaluate_spmd(&case.graph, rows) {
+        Ok(outcomes) => outcomes,
+        Err(error) => return Some(format!("interpreter: {error}")),
+    };
+    let judge = |device: usize| -> Result<Option<String>> {
+        let got = &got[device];
+        let Some(op) = only_op(&case.graph) else {
+            return Ok(unequal(&expected[device].results, got));
+        };
+        if let Some(Reduction { op, operand, .. }) = collective::reduction(op, rows, device)? {
+            let graph = samples::program(&[operand.ty().clone()], op)?;
+            return Ok(judge_alone(&graph, &[operand], got));
+        }
+        Ok(match op {
+            Op::AllGather { .. } | Op::AllToAll { .. } | Op::CollectivePermute { .. } | Op::ReplicaId => {
+                unequal(&expected[device].results, got)
+            }
+            _ => judge_alone(&case.graph, &rows[device], got),
+        })
+    };
+    (0..rows.len()).find_map(|device| {
+        let found = judge(device).unwrap_or_else(|error| Some(format!("interpreter: {error}")));
+        found.map(|found| format!("device {device}: {found}"))
+    })
+}
+
+/// The first result that has not the bits that are expected.
+fn unequal(expected: &[Array], got: &[Array]) -> Option<String> {
+    expected.iter().zip(got).enumerate().find_map(|(i, (expected, got))| {
+        if expected.ty() != got.ty() {
+            return Some(format!("result {i} is {}, expected {}", got.ty(), expected.ty()));
+        }
+        let found = difference(Tolerance::Bits, &[], expected, got, None)?;
+        Some(format!("result {i}: {found}"))
+    })
+}
+
+fn judge_alone(graph: &Graph, inputs: &[Array], got: &[Array]) -> Option<String> {
+    let expected = match evaluate(graph, inputs) {
         Ok(outcome) => outcome.results,
         Err(error) => return Some(format!("interpreter: {error}")),
     };
-    if let Some(op @ (Op::Cholesky { .. } | Op::TriangularSolve { .. } | Op::Qr | Op::Eigh | Op::Lu)) =
-        only_op(&case.graph)
-    {
+    let Some(op) = only_op(graph) else { return unequal(&expected, got) };
+    if let Op::Cholesky { .. } | Op::TriangularSolve { .. } | Op::Qr | Op::Eigh | Op::Lu = op {
+        // `xla_solves_by_an_inverse` is the proof.
+        let violation = |inputs: &[Array], expected: &[Array], got: &[Array]| {
+            violation_of(Solver::Inverse, op, inputs, expected, got)
+        };
         // XLA's rotations leave 3e-14 of the norm in f64, ten times what LAPACK does, whatever tolerance they are given.
         if matches!(op, Op::Eigh) && inputs[0].dtype() == DType::F64 {
-            return violation(op, &in_f32(inputs), &in_f32(&expected), &in_f32(got));
+            return violation(&in_f32(inputs), &in_f32(&expected), &in_f32(got));
         }
-        let found = violation(op, inputs, &expected, got)?;
+        let found = violation(inputs, &expected, got)?;
         // A factor that is lost for a zero is missing in products with entries up to 3e38.
         if expected.iter().any(|factor| without_subnormals(factor) != *factor) {
             return None;
         }
         let flushed: Vec<Array> = inputs.iter().map(without_subnormals).collect();
-        return match evaluate(&case.graph, &flushed) {
-            Ok(outcome) if flushed != inputs => violation(op, &flushed, &outcome.results, got),
+        return match evaluate(graph, &flushed) {
+            Ok(outcome) if flushed != inputs => violation(&flushed, &outcome.results, got),
             _ => Some(found),
         };
     }
@@ -70,10 +119,6 @@ pub fn judge(case: &Case, inputs: &[Array], got: &[Array]) -> Option<String> {
         if expected.ty() != got.ty() {
             return Some(format!("result {i} is {}, expected {}", got.ty(), expected.ty()));
         }
-        let Some(op) = only_op(&case.graph) else {
-            let found = difference(Tolerance::Bits, &[], expected, got, None)?;
-            return Some(format!("result {i}: {found}"));
-        };
         if selects_among_equals(op, inputs) {
             return None;
         }
@@ -81,13 +126,13 @@ pub fn judge(case: &Case, inputs: &[Array], got: &[Array]) -> Option<String> {
         let allowed = bound(op, dtype, difference::terms(op, inputs, expected));
         let mut wrong = outside(allowed, inputs, expected, got, Some(op));
         if !wrong.is_empty() && computes(op) {
-            let flushed = outside_without_subnormals(case, op, inputs, i, got, allowed);
+            let flushed = outside_without_subnormals(graph, op, inputs, i, got, allowed);
             wrong.retain(|at| flushed.contains(at));
         }
         if !wrong.is_empty()
             && let Op::Convolution(dims) = op
         {
-            let right = convolution_without_zeros(case, dims, inputs, got, allowed);
+            let right = convolution_without_zeros(graph, dims, inputs, got, allowed);
             wrong.retain(|at| !right.contains(at));
         }
         let &at = wrong.first()?;
@@ -98,7 +143,7 @@ pub fn judge(case: &Case, inputs: &[Array], got: &[Array]) -> Option<String> {
 /// The elements that are outside of the bound if subnormal numbers are zeros, in the operands and in the result. Those
 /// of functions that are given one are not among them: XLA's polynomials lose such numbers in other ways too.
 fn outside_without_subnormals(
-    case: &Case,
+    graph: &Graph,
     op: &Op,
     inputs: &[Array],
     result: usize,
@@ -106,7 +151,7 @@ fn outside_without_subnormals(
     allowed: Tolerance,
 ) -> HashSet<usize> {
     let flushed: Vec<Array> = inputs.iter().map(without_subnormals).collect();
-    let Ok(outcome) = evaluate(&case.graph, &flushed) else { return (0..got.elements()).collect() };
+    let Ok(outcome) = evaluate(graph, &flushed) else { return (0..got.elements()).collect() };
     let expected = without_subnormals(&outcome.results[result]);
     let mut wrong = outside(allowed, &flushed, &expected, &without_subnormals(got), Some(op));
     if matches!(allowed, Tolerance::Ulps(_) | Tolerance::Modulus(_)) {
@@ -140,7 +185,7 @@ fn selects_among_equals(op: &Op, inputs: &[Array]) -> bool {
 /// groups it puts zeros in the place of what other groups have. It matters where such a zero meets an infinity or a NaN.
 /// `xla_multiplies_zeros_of_a_convolution_as_it_likes` is the proof.
 fn convolution_without_zeros(
-    case: &Case,
+    graph: &Graph,
     dims: &ConvDims,
     inputs: &[Array],
     got: &Array,
@@ -154,7 +199,7 @@ fn convolution_without_zeros(
     };
     let run = |lhs: fn(f64) -> f64, rhs: fn(f64) -> f64| {
         let operands = [of(&inputs[0], lhs), of(&inputs[1], rhs)];
-        let result = evaluate(&case.graph, &operands).ok()?.results.into_iter().next()?;
+        let result = evaluate(graph, &operands).ok()?.results.into_iter().next()?;
         Some((operands, result))
     };
     let strange = |x: f64| f64::from(!x.is_finite());
@@ -237,14 +282,15 @@ pub(super) fn without_subnormals(x: &Array) -> Array {
     })
 }
 
-/// Compares graphs with their arguments on a host and on XLA, `size` of them in a module.
-pub fn graphs(host: &dyn Backend, xla: &dyn Backend, graphs: &[(Graph, Vec<Array>)], size: usize) -> Outcome {
+/// Compares graphs on a host and on XLA, `size` of them in a module: with their arguments on each device, of which all graphs
+/// have equally many.
+pub fn graphs(host: &dyn Backend, xla: &dyn Backend, graphs: &[(Graph, Vec<Vec<Array>>)], size: usize) -> Outcome {
     let mut all = Outcome::default();
     for (batch_number, batch) in graphs.chunks(size.max(1)).enumerate() {
         let (mut nodes, mut of, mut wholes) = (Vec::new(), Vec::new(), Vec::new());
-        for (number, (graph, arguments)) in batch.iter().enumerate() {
+        for (number, (graph, rows)) in batch.iter().enumerate() {
             let number = batch_number * size + number;
-            match cases(host, graph, arguments) {
+            match cases(host, graph, rows) {
                 Ok((steps, whole)) => {
                     of.extend(steps.iter().map(|_| number));
                     nodes.extend(steps);
@@ -255,7 +301,10 @@ pub fn graphs(host: &dyn Backend, xla: &dyn Backend, graphs: &[(Graph, Vec<Array
         }
         let outcome = batch::run(xla, &nodes, nodes.len(), &judge);
         all.programs += outcome.programs;
-        let named = |(at, message): (usize, String)| (of[at], format!("{}: {message}", nodes[at].name));
+        let named = |(at, message): (usize, String)| {
+            let operands = nodes[at].runs[0].iter().flatten().map(shown).collect::<Vec<_>>().join(", ");
+            (of[at], format!("{}: {message}, of {operands}", nodes[at].name))
+        };
         all.wrong.extend(outcome.wrong.into_iter().map(named));
         let outcome = batch::run(xla, &wholes, wholes.len(), &exact_results);
         all.programs += outcome.programs;
@@ -265,24 +314,30 @@ pub fn graphs(host: &dyn Backend, xla: &dyn Backend, graphs: &[(Graph, Vec<Array
     all
 }
 
+/// An array of a few elements, of others the type.
+fn shown(x: &Array) -> String {
+    const MOST: usize = 40;
+    let elements = with_element!(x.dtype(), T => format!("{:?}", x.to_vec::<T>().unwrap_or_default()));
+    if x.elements() <= MOST { format!("{} {elements}", x.ty()) } else { x.ty().to_string() }
+}
+
 /// The nodes of a graph, and the graph with those of its results that only exact nodes lead to.
-fn cases(host: &dyn Backend, graph: &Graph, arguments: &[Array]) -> Result<(Vec<Case>, Case), String> {
-    let (steps, _) = compare::steps(host, graph, arguments)?;
+fn cases(host: &dyn Backend, graph: &Graph, rows: &[Vec<Array>]) -> Result<(Vec<Case>, Case), String> {
     let mut rounded: HashSet<NodeId> = HashSet::new();
     let mut nodes = Vec::new();
-    for step in steps {
+    for step in compare::steps(host, graph, rows)? {
         let op = only_op(&step.program).ok_or("a node is a program of one op")?;
-        if !is_exact(op, &step.operands) {
+        if step.rows.iter().any(|operands| !is_exact(op, operands)) {
             rounded.insert(step.node);
         }
         let name = format!("{:?} {}", step.node, op.name());
-        nodes.push(Case { name, graph: step.program, runs: vec![step.operands] });
+        nodes.push(Case { name, graph: step.program, runs: vec![step.rows] });
     }
     let mut whole = graph.clone();
     let exact = exact_nodes(graph, &rounded);
     let results = graph[graph.main()].results.iter().copied().filter(|value| exact.contains(&value.node)).collect();
     whole.set_results(graph.main(), results);
-    Ok((nodes, Case { name: "whole".into(), graph: whole, runs: vec![arguments.to_vec()] }))
+    Ok((nodes, Case { name: "whole".into(), graph: whole, runs: vec![rows.to_vec()] }))
 }
 
 /// Whether nothing is rounded, whatever the compiler makes of it together with its neighbours.
@@ -314,13 +369,13 @@ fn exact_nodes(graph: &Graph, rounded: &HashSet<NodeId>) -> HashSet<NodeId> {
     exact
 }
 
-fn exact_results(case: &Case, inputs: &[Array], got: &[Array]) -> Option<String> {
-    let expected = match evaluate(&case.graph, inputs) {
-        Ok(outcome) => outcome.results,
+fn exact_results(case: &Case, rows: &[Vec<Array>], got: &[Vec<Array>]) -> Option<String> {
+    let expected = match evaluate_spmd(&case.graph, rows) {
+        Ok(outcomes) => outcomes,
         Err(error) => return Some(format!("interpreter: {error}")),
     };
-    expected.iter().zip(got).enumerate().find_map(|(i, (expected, got))| {
-        let found = difference(Tolerance::Bits, &[], expected, got, None)?;
-        Some(format!("result {i}: {found}\nprogram: {:#?}", case.graph))
+    expected.iter().zip(got).enumerate().find_map(|(device, (expected, got))| {
+        let found = unequal(&expected.results, got)?;
+        Some(format!("device {device}: {found}\nprogram: {:#?}", case.graph))
     })
 }

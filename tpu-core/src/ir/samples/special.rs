@@ -250,6 +250,14 @@ fn indexing(all: &mut Samples) {
         };
         scatter(name, &[], &[4, 0], &[4], scalar);
     }
+    for (name, combiner) in [("scatter at zero", None), ("scatter at zero multiply", Some(Reducer::Product))] {
+        let at_zero = ScatterDims {
+            inserted_window_dims: smallvec![],
+            scatter_dims_to_operand_dims: smallvec![],
+            ..row_scatter(combiner)
+        };
+        scatter(name, &[3], &[4, 0], &[4, 2], at_zero);
+    }
     scatter("scatter into nothing", &[0, 3], &[2], &[2, 3], row_scatter(None));
 
     let pair = [f32s(&[2, 5]), Type::new(DType::I64, [2, 5])];

@@ -9,7 +9,10 @@ mod lu;
 mod philox;
 mod power;
 
-use crate::ir::{BinaryOp, BlockId, Comparison, CustomCall, Graph, Op, Reducer, Type, UnaryOp, Value, Window};
+use crate::ir::{
+    BinaryOp, BlockId, Comparison, CustomCall, Graph, Op, Reducer, ReplicaGroups, ScatterDims, Type, UnaryOp, Value,
+    Window,
+};
 use crate::{DType, Literal, Scalar, Shape};
 use smallvec::{SmallVec, smallvec};
 use std::sync::Arc;
@@ -41,9 +44,20 @@ pub(super) fn decompose(op: &Op, operands: &[&Type]) -> Option<Graph> {
             |build, op, operands| vec![complex_sqrt(build, op, operands[0])]
         }
         Op::Binary(BinaryOp::Power | BinaryOp::Atan2) if narrow => in_f32,
-        Op::Reduce { kind, .. } | Op::ReduceWindow { kind, .. } if narrow && adds(kind) => in_f32,
         Op::Reduce { axes, .. } if axes.iter().all(|&axis| operands[0].shape.size(axis) == 1) => reshaped,
+        Op::Reduce { kind, .. } | Op::ReduceWindow { kind, .. } if narrow && adds(kind) => in_f32,
         Op::Scatter(_) if operands[0].shape.rank() == 0 => scatter_scalar,
+        Op::Scatter(dims)
+            if dims.scatter_dims_to_operand_dims.is_empty()
+                && dims.input_batching_dims.len() < operands[0].shape.rank() =>
+        {
+            scatter_at_zero
+        }
+        Op::AllReduce { kind, .. } | Op::ReduceScatter { kind, .. } if !is_reduced_between_devices(*kind, dtype?) => {
+            gathered
+        }
+        Op::AllToAll { groups, .. } if groups.channel != 0 => without_channel,
+        Op::CollectivePermute { channel: 1.., .. } => without_channel,
         // XLA ends the process for a scalar's.
         Op::SelectAndScatter { .. } if operands[0].shape.rank() == 0 => |_, _, operands| vec![operands[1]],
         _ => return None,
@@ -169,6 +183,33 @@ impl Builder {
         self.select(inside, x, zero)
     }
 
+    /// `x` with 0 in place of −0.
+    fn without_negative_zeros(&mut self, x: Value) -> Value {
+        let dtype = self.ty(x).dtype;
+        if dtype.is_complex() {
+            let parts = [UnaryOp::Real, UnaryOp::Imag].map(|part| {
+                let part = self.unary(part, x);
+                self.without_negative_zeros(part)
+            });
+            return self.push(Op::Complex, &parts);
+        }
+        if !dtype.is_differentiable() {
+            return x;
+        }
+        let zero = self.like(x, 0);
+        let is_zero = self.compare(Comparison::Eq, x, zero);
+        self.select(is_zero, zero, x)
+    }
+
+    /// `x` where the flag of its matrix is true, NaN elsewhere.
+    fn or_nan(&mut self, flags: Value, x: Value) -> Value {
+        let axes: SmallVec<[usize; 4]> = (0..self.ty(flags).shape.rank()).collect();
+        let Type { dtype, shape } = self.ty(x);
+        let flags = self.spread(flags, &shape, &axes);
+        let nan = self.filled(dtype, &shape, f64::NAN);
+        self.select(flags, x, nan)
+    }
+
     fn call(
         &mut self,
         target: &str,
@@ -211,6 +252,57 @@ fn scatter_scalar(build: &mut Builder, op: &Op, operands: &[Value]) -> Vec<Value
     }]
 }
 
+/// Every update at the same place, which no index says: one says 0 here. XLA forgets all updates but one otherwise.
+fn scatter_at_zero(build: &mut Builder, op: &Op, operands: &[Value]) -> Vec<Value> {
+    let Op::Scatter(dims) = op else { return Vec::new() };
+    let Type { dtype, shape } = build.ty(operands[1]);
+    let sizes = shape.sizes().iter().enumerate();
+    let shape: Shape = sizes.map(|(axis, &size)| if axis == dims.index_vector_dim { 1 } else { size }).collect();
+    let zeros = build.filled(dtype, &shape, 0);
+    let rank = build.ty(operands[0]).shape.rank();
+    let axis = (0..rank).find(|axis| !dims.input_batching_dims.contains(axis)).unwrap_or(0);
+    let dims = ScatterDims { scatter_dims_to_operand_dims: smallvec![axis], ..ScatterDims::clone(dims) };
+    vec![build.push(Op::Scatter(Arc::new(dims)), &[operands[0], zeros, operands[2]])]
+}
+
+/// Whether XLA for CPU has the reduction between devices, and NaN is the largest and the smallest in it as everywhere.
+fn is_reduced_between_devices(kind: Reducer, dtype: DType) -> bool {
+    match kind {
+        Reducer::Sum | Reducer::Product => true,
+        Reducer::Max | Reducer::Min => !dtype.is_float(),
+        Reducer::And | Reducer::Or => dtype == DType::Bool,
+        Reducer::Xor => false,
+    }
+}
+
+/// The operands of the group, or the parts of them that are this device's, above each other and reduced.
+fn gathered(build: &mut Builder, op: &Op, operands: &[Value]) -> Vec<Value> {
+    let sizes = build.ty(operands[0]).shape;
+    let one: Shape = [1].into_iter().chain(sizes.sizes().iter().copied()).collect();
+    let x = build.push(Op::Reshape(one), operands);
+    let (kind, all) = match op {
+        Op::AllReduce { kind, groups } => (*kind, Op::AllGather { axis: 0, groups: groups.clone() }),
+        Op::ReduceScatter { kind, axis, groups } => {
+            let groups = ReplicaGroups { channel: 0, ..ReplicaGroups::clone(groups) };
+            (*kind, Op::AllToAll { split_axis: axis + 1, concat_axis: 0, groups: Arc::new(groups) })
+        }
+        _ => return Vec::new(),
+    };
+    let all = build.push(all, &[x]);
+    vec![build.push(Op::Reduce { kind, axes: smallvec![0] }, &[all])]
+}
+
+/// On a channel these ops speak of partitions in StableHLO, of which a program of ours has one; the devices are replicas.
+fn without_channel(build: &mut Builder, op: &Op, operands: &[Value]) -> Vec<Value> {
+    let mut op = op.clone();
+    match &mut op {
+        Op::AllToAll { groups, .. } => Arc::make_mut(groups).channel = 0,
+        Op::CollectivePermute { channel, .. } => *channel = 0,
+        _ => {}
+    }
+    vec![build.push(op, operands)]
+}
+
 /// `sin a cosh b + i cos a sinh b`. XLA takes `sinh b` for half of `eᵇ − e⁻ᵇ`, in which a small `b` is lost: this takes
 /// `(m + m / (m + 1)) / 2` with `m = eᵇ − 1` for it.
 fn complex_sine(build: &mut Builder, x: Value) -> Value {
@@ -249,13 +341,14 @@ fn complex_sqrt(build: &mut Builder, op: &Op, x: Value) -> Value {
 }
 
 /// A reduction over one element is that element, also where combining it with the identity would change it: a complex
-/// product of one and NaN is NaN in both parts.
+/// product of one and NaN is NaN in both parts. A sum starts from 0, so that of −0 alone is 0; XLA takes `x + 0` for `x`.
 fn reshaped(build: &mut Builder, op: &Op, operands: &[Value]) -> Vec<Value> {
-    let Op::Reduce { axes, .. } = op else { return Vec::new() };
+    let Op::Reduce { kind, axes } = op else { return Vec::new() };
     let shape = build.ty(operands[0]).shape;
     let kept = shape.sizes().iter().enumerate().filter(|(axis, _)| !axes.contains(axis));
     let shape: Shape = kept.map(|(_, &size)| size).collect();
-    vec![build.push(Op::Reshape(shape), operands)]
+    let x = build.push(Op::Reshape(shape), operands);
+    vec![if *kind == Reducer::Sum { build.without_negative_zeros(x) } else { x }]
 }
 
 /// A window over all elements up to this one.
@@ -277,6 +370,8 @@ fn cumulative(build: &mut Builder, op: &Op, operands: &[Value]) -> Vec<Value> {
     window.padding[axis] = if reverse { (0, before) } else { (before, 0) };
     let windows = Op::ReduceWindow { kind, window: Arc::new(window) };
     match (dtype, kind) {
+        // A window of one element is no sum to XLA.
+        (_, Reducer::Sum) if shape.size(axis) == 1 => vec![build.without_negative_zeros(operands[0])],
         (DType::F16 | DType::BF16, Reducer::Sum | Reducer::Product) => in_f32(build, &windows, operands),
         _ => vec![build.push(windows, operands)],
     }
@@ -327,7 +422,23 @@ fn eigh(build: &mut Builder, _: &Op, operands: &[Value]) -> Vec<Value> {
     let values = Type::new(real, &sizes[..sizes.len() - 1]);
     let tolerance = if x.dtype == DType::F64 { "1,1,100,1e-14" } else { "1,1,100,1e-6" };
     let results = build.call("Eigh", tolerance, operands, vec![x, values]);
-    vec![results[1], results[0]]
+    let finite = triangle_is_finite(build, operands[0]);
+    vec![build.or_nan(finite, results[1]), build.or_nan(finite, results[0])]
+}
+
+/// Whether all is finite that `Eigh` reads of each matrix: with a NaN its rotations end at once, and would leave the diagonal
+/// as eigenvalues.
+fn triangle_is_finite(build: &mut Builder, x: Value) -> Value {
+    let rank = build.ty(x).shape.rank();
+    let read = build.triangle(x, true);
+    let finite = if build.ty(x).dtype.is_complex() {
+        let [re, im] = [UnaryOp::Real, UnaryOp::Imag].map(|part| build.unary(part, read));
+        let [re, im] = [re, im].map(|part| build.unary(UnaryOp::IsFinite, part));
+        build.binary(BinaryOp::And, re, im)
+    } else {
+        build.unary(UnaryOp::IsFinite, read)
+    };
+    build.push(Op::Reduce { kind: Reducer::And, axes: smallvec![rank - 2, rank - 1] }, &[finite])
 }
 
 #[cfg(test)]

@@ -58,6 +58,14 @@ pub(super) fn composite_of_ours(source: &str, operation: &Operation<'_>) -> Resu
         "top_k" => Op::TopK { k: constants.size("k")?, largest: constants.flag("largest")? },
         "rng_bits" => Op::RngBits(Reader { fields, operation }.result()?.shape.clone()),
         "cholesky" => Op::Cholesky { lower: constants.flag("lower")? },
+        "all_reduce" => Op::AllReduce { kind: kind()?, groups: Arc::new(constants.groups()?) },
+        "reduce_scatter" => Op::ReduceScatter {
+            kind: kind()?,
+            axis: constants.size("scatter_dimension")?,
+            groups: Arc::new(constants.groups()?),
+        },
+        "all_to_all" => all_to_all(&constants)?,
+        "collective_permute" => collective_permute(&constants)?,
         "qr" => Op::Qr,
         "eigh" => Op::Eigh,
         "lu" => Op::Lu,
@@ -67,6 +75,24 @@ pub(super) fn composite_of_ours(source: &str, operation: &Operation<'_>) -> Resu
             (None, None) => return Err(fields.fail(format_args!("a composite that exists, got tpu_core.{name}"))),
         },
     }))
+}
+
+fn all_to_all(fields: &Fields<'_, '_>) -> Result<Op> {
+    Ok(Op::AllToAll {
+        split_axis: fields.size("split_dimension")?,
+        concat_axis: fields.size("concat_dimension")?,
+        groups: Arc::new(fields.groups()?),
+    })
+}
+
+fn collective_permute(fields: &Fields<'_, '_>) -> Result<Op> {
+    let (devices, columns) = fields.table("source_target_pairs")?;
+    if columns != 2 {
+        return Err(fields.fail(format_args!("pairs of devices, got rows of {columns}")));
+    }
+    let devices = fields.devices(&devices)?;
+    let pairs = devices.chunks_exact(2).map(|pair| (pair[0], pair[1])).collect();
+    Ok(Op::CollectivePermute { pairs, channel: fields.channel()? })
 }
 
 /// Name, constants and defining function of any other composite.
@@ -176,20 +202,8 @@ impl<'o, 't> Reader<'o, 't> {
                 axis: fields.size("scatter_dimension")?,
                 groups: Arc::new(fields.groups()?),
             },
-            "all_to_all" => Op::AllToAll {
-                split_axis: fields.size("split_dimension")?,
-                concat_axis: fields.size("concat_dimension")?,
-                groups: Arc::new(fields.groups()?),
-            },
-            "collective_permute" => {
-                let (devices, columns) = fields.table("source_target_pairs")?;
-                if columns != 2 {
-                    return Err(fields.fail(format_args!("pairs of devices, got rows of {columns}")));
-                }
-                let devices = fields.devices(&devices)?;
-                let pairs = devices.chunks_exact(2).map(|pair| (pair[0], pair[1])).collect();
-                Op::CollectivePermute { pairs, channel: fields.channel()? }
-            }
+            "all_to_all" => all_to_all(fields)?,
+            "collective_permute" => collective_permute(fields)?,
             "replica_id" => Op::ReplicaId,
             "partition_id" => Op::PartitionId,
             "custom_call" => Op::CustomCall(Arc::new(CustomCall {

@@ -455,6 +455,10 @@ fn composite_attributes(op: &Op) -> String {
             Some(kind) => format!("{}, kind = \"{}\"", attributes::scatter(dims), kind.name()),
             None => attributes::scatter(dims),
         },
+        Op::AllReduce { kind, groups } => format!("{}, kind = \"{}\"", attributes::groups(groups), kind.name()),
+        Op::ReduceScatter { kind, axis, groups } => {
+            format!("{}, kind = \"{}\", scatter_dimension = {axis} : i64", attributes::groups(groups), kind.name())
+        }
         op => plain_attributes(op),
     }
 }

@@ -2,12 +2,13 @@
 
 use super::{Choices, Grower};
 use crate::ir::{BinaryOp, Comparison, Graph, Op, Type, Value};
+use crate::testing::arguments;
 use crate::{DType, Literal, Shape};
 use std::sync::Arc;
 
 /// A random program over parameters of these types.
 fn inner<'c>(grower: &Grower<'c>, choices: &mut Choices<'_>, types: &[Type]) -> Grower<'c> {
-    let mut inner = Grower::new(grower.config, Some(types), grower.depth + 1);
+    let mut inner = Grower::new(grower.config, grower.replicas(), Some(types), grower.depth + 1);
     let nodes = 1 + choices.below(6);
     inner.grow(choices, nodes);
     inner
@@ -63,8 +64,8 @@ pub fn repeat(grower: &mut Grower<'_>, choices: &mut Choices<'_>) -> Option<Valu
 
 /// One to three branches that give values of the types of their arguments.
 pub fn case(grower: &mut Grower<'_>, choices: &mut Choices<'_>) -> Option<Value> {
-    let arguments = operands(grower, choices)?;
-    let types = types(grower, &arguments);
+    let given = operands(grower, choices)?;
+    let types = types(grower, &given);
     let count = 1 + choices.below(3);
     let mut programs: Vec<Graph> = Vec::new();
     for _ in 0..count {
@@ -74,8 +75,10 @@ pub fn case(grower: &mut Grower<'_>, choices: &mut Choices<'_>) -> Option<Value>
         branch.graph.set_results(main, results);
         programs.push(branch.graph);
     }
-    let mut operands = vec![grower.fresh_indices(choices, Type::new(DType::I32, Shape::scalar()), count)];
-    operands.extend(arguments);
+    // The same branch on all devices, which may meet in it.
+    let index = arguments::indices(&Type::new(DType::I32, Shape::scalar()), count, choices.below(1 << 16) as u64);
+    let mut operands = vec![grower.given(index)];
+    operands.extend(given);
     let programs: Vec<&Graph> = programs.iter().collect();
     grower.push_owner(&programs, |blocks| Op::Case { branches: blocks.into() }, &operands)
 }

@@ -1,6 +1,7 @@
 //! One more node of a random program, by family.
 
 mod blocks;
+mod collectives;
 mod contractions;
 mod elementwise;
 mod indexing;
@@ -76,6 +77,17 @@ pub fn node(grower: &mut Grower<'_>, choices: &mut Choices<'_>) {
     }
     if grower.config.control_flow && grower.depth < DEEPEST {
         families.extend([blocks::repeat as Grow, blocks::case]);
+    }
+    if grower.replicas() > 1 {
+        families.extend([
+            collectives::all_reduce as Grow,
+            collectives::all_reduce,
+            collectives::reduce_scatter,
+            collectives::all_gather,
+            collectives::all_to_all,
+            collectives::permute,
+            collectives::number,
+        ]);
     }
     let family = *choices.pick(&families);
     family(grower, choices);

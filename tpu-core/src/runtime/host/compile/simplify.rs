@@ -8,14 +8,14 @@
 //! | a conversion to the same type, a transpose by the identity, a reshape or broadcast to the same shape is its operand | `identity` |
 //! | a constant of one value in another shape is the constant of that shape | `identity` |
 //! | a reshape of a reshape is the outer one | `reshape` |
-//! | a reduction over axes of size one is a reshape | `reduce` |
+//! | a reduction over axes of size one is a reshape; a sum, which starts from 0, is one plus 0 | `reduce` |
 //! | a 16-bit float reduces and multiplies in f32, rounded once at the end: what the ops mean here | `reduce`, `dot` |
 //! | a reduction over separate runs of axes is one after the other, from the inside: what it means here | `reduce` |
 //! | a product over an axis that strides cannot reach is one of a transpose | `dot` |
 //! | a value equal by construction to another (same op, attributes, operands) is that one, unless it is `is_cheap` | `merge` |
 //! | a barrier's results are its operands, once nothing is merged any more | fusion, as a view |
 
-use crate::ir::{Block, BlockId, Check, DotDims, Graph, Node, NodeId, Op, Type, Value};
+use crate::ir::{BinaryOp, Block, BlockId, Check, DotDims, Graph, Node, NodeId, Op, Reducer, Type, Value};
 use crate::{DType, Literal, Shape};
 use smallvec::{SmallVec, smallvec};
 use std::collections::HashMap;
@@ -172,10 +172,13 @@ impl Builder<'_> {
     }
 
     /// A reduction as one over the innermost axes, or over one run of neighbouring axes; 16-bit floats in f32.
-    fn reduce(&mut self, kind: crate::ir::Reducer, axes: &[usize], x: Value, ty: &Type) -> Value {
+    fn reduce(&mut self, kind: Reducer, axes: &[usize], x: Value, ty: &Type) -> Value {
         let shape = self.graph.ty(x).shape.clone();
         if ty.shape.elements() == shape.elements() {
-            return self.reshape(x, ty.shape.clone());
+            let value = self.reshape(x, ty.shape.clone());
+            // A sum starts from 0, so that of −0 alone is 0.
+            let signed_zeros = kind == Reducer::Sum && ty.dtype.is_differentiable();
+            return if signed_zeros { self.plus_zero(value) } else { value };
         }
         let long: SmallVec<[usize; 4]> = axes.iter().copied().filter(|&axis| shape.size(axis) != 1).collect();
         let empty = shape.elements() == Some(0);
@@ -220,6 +223,14 @@ impl Builder<'_> {
             }
         }
         if half { self.convert(value, ty.dtype) } else { value }
+    }
+
+    /// `x + 0`, which is `x` but for −0.
+    fn plus_zero(&mut self, x: Value) -> Value {
+        let ty = self.graph.ty(x).clone();
+        let zero = Op::Constant(Literal::splat(ty.dtype, ty.shape.clone(), 0).into());
+        let zero = self.merge(zero, smallvec![], smallvec![ty.clone()]).into();
+        self.merge(Op::Binary(BinaryOp::Add), smallvec![x, zero], smallvec![ty]).into()
     }
 
     /// A product of matrices: of 16-bit floats in f32, of operands with scattered axes after a transpose.
