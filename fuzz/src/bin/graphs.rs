@@ -1,5 +1,15 @@
 //! `cargo xtask fuzz graphs`: see `fuzz::graphs`.
 
-fn main() -> std::process::ExitCode {
+use std::process::ExitCode;
+
+#[expect(clippy::print_stdout, clippy::print_stderr, reason = "a program that reports to its user")]
+fn main() -> ExitCode {
+    match fuzz::graphs::oracles() {
+        Ok(oracles) => println!("graphs: the host against {oracles}"),
+        Err(error) => {
+            eprintln!("{error}");
+            return ExitCode::FAILURE;
+        }
+    }
     fuzz::driver::main(fuzz::graphs::TARGET)
 }
