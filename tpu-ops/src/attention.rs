@@ -1,6 +1,6 @@
 //! Attention.
 
-use crate::composite::{accumulator, attributes, composite};
+use crate::composite::{accumulator, attributes};
 use crate::{Generator, dropout, require};
 use smallvec::SmallVec;
 use tpu_core::ir::{Attribute, Axes, DotDims, Precision};
@@ -26,11 +26,13 @@ pub struct Attention<'a> {
 ///
 /// `query`: `[…, heads, queries, width]`; `key`: `[…, kv heads, keys, width]`; `value`: `[…, kv heads, keys, out]`; result
 /// `[…, heads, queries, out]`. Heads are a multiple of kv heads, and share them in runs. Two axes (no heads) are enough. One
-/// float dtype. A query that sees no key gives zeros, as in PyTorch. Scores and softmax of 16-bit floats are float32, the
-/// weights are rounded before they meet the values.
+/// float dtype. A query that sees no key gives zeros, as in PyTorch. Scores and softmax of 16-bit floats are float32, and
+/// so are the weights where a backend does not have to round them before they meet the values.
 ///
 /// The composite `tpu.attention` of query, key, value and the mask if there is one, with the attributes `causal`, `scale`,
-/// `mask` (flag) and `precision` (a [`Precision`]'s name). With dropout it is recorded op by op.
+/// `mask` (flag) and `precision` (a [`Precision`]'s name). Its second result is the logarithm of each query's sum of
+/// exponentials, `[…, heads, queries]`, −∞ where it sees no key: what the derivative needs to compute weights again. With
+/// dropout it is recorded op by op.
 ///
 /// Errors on other shapes or dtypes, or a dropout that is not from 0 to 1.
 ///
@@ -55,11 +57,9 @@ pub fn scaled_dot_product_attention(
     let width = query.shape().size(query.rank() - 1);
     let scale = options.scale.unwrap_or(1.0 / (width as f64).sqrt());
     if options.dropout > 0.0 {
-        return lazy::at_caller(|| {
-            body(query, key, value, options.mask, options.causal, scale, |weights| {
-                dropout(&weights, options.dropout, true, options.generator)
-            })
-        });
+        let thinned = |weights: Tensor| dropout(&weights, options.dropout, true, options.generator);
+        let both = lazy::at_caller(|| body(query, key, value, options.mask, options.causal, scale, thinned));
+        return Ok(both?.0);
     }
     let attributes = attributes([
         ("causal", Attribute::Bool(options.causal)),
@@ -69,11 +69,15 @@ pub fn scaled_dot_product_attention(
     ]);
     let operands: SmallVec<[&Tensor; 4]> =
         [Some(query), Some(key), Some(value), options.mask].into_iter().flatten().collect();
-    composite("tpu.attention", attributes, &operands, |operands| {
-        body(&operands[0], &operands[1], &operands[2], operands.get(3), options.causal, scale, Ok)
-    })
+    let results = Tensor::composite("tpu.attention", attributes, &operands, |operands| {
+        let (query, key, value) = (&operands[0], &operands[1], &operands[2]);
+        let (out, log_sum) = body(query, key, value, operands.get(3), options.causal, scale, Ok)?;
+        Ok(vec![out, log_sum])
+    });
+    Ok(results?.swap_remove(0))
 }
 
+/// The result, and the logarithms of the sums of exponentials.
 fn body(
     query: &Tensor,
     key: &Tensor,
@@ -82,7 +86,7 @@ fn body(
     causal: bool,
     scale: f64,
     thinned: impl FnOnce(Tensor) -> Result<Tensor>,
-) -> Result<Tensor> {
+) -> Result<(Tensor, Tensor)> {
     let rank = query.rank();
     let (queries, keys) = (query.shape().size(rank - 2), key.shape().size(rank - 2));
     // Heads that share keys and values are more queries of one head.
@@ -106,19 +110,21 @@ fn body(
             _ => scores.add(&mask.to_dtype(wide)?)?,
         };
     }
-    let weights = thinned(weights(&scores, mask.is_some())?)?.to_dtype(query.dtype())?;
+    let (weights, log_sum) = weights(&scores, mask.is_some())?;
+    let weights = thinned(weights)?.to_dtype(query.dtype())?;
     let out = grouped(&weights, keys)?.dot_general(value, batched(rank, rank - 2, query.dtype()))?;
-    out.reshape(by_head(value.shape().size(rank - 1)))
+    Ok((out.reshape(by_head(value.shape().size(rank - 1)))?, log_sum))
 }
 
-/// Softmax of the last axis; with `hidden`, rows of nothing but −∞ give zeros.
-fn weights(scores: &Tensor, hidden: bool) -> Result<Tensor> {
+/// Softmax of the last axis, and the logarithms of its sums; with `hidden`, rows of nothing but −∞ give zeros.
+fn weights(scores: &Tensor, hidden: bool) -> Result<(Tensor, Tensor)> {
     let max = scores.max([-1], true)?.detach();
     let max = if hidden { max.eq(f64::NEG_INFINITY)?.select(0.0, &max)? } else { max };
     let exp = scores.sub(&max)?.exp()?;
     let sum = exp.sum([-1], true)?;
+    let log_sum = sum.log()?.add(&max)?.squeeze(-1)?;
     let sum = if hidden { sum.eq(0.0)?.select(1.0, &sum)? } else { sum };
-    exp.div(&sum)
+    Ok((exp.div(&sum)?, log_sum))
 }
 
 /// A product of `rank` axes, all but the last two of which are batch: the last of lhs with the given one of rhs.

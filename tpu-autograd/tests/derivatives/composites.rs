@@ -1,7 +1,8 @@
 //! Composites with a derivative of their own.
 
 use crate::differences::{check, given};
-use tpu_core::{DType, Tensor};
+use tpu_autograd::{Backward, Param};
+use tpu_core::{DType, Mode, Result, Tensor};
 use tpu_ops::{Attention, CrossEntropy, Gelu, Generator, scaled_dot_product_attention};
 
 #[test]
@@ -76,6 +77,45 @@ fn attention_with_shared_heads_and_masks() {
         Ok(vec![scaled_dot_product_attention(&x[0], &x[1], &x[2], Attention::default())?])
     })
     .unwrap();
+}
+
+/// Result and gradients of an attention whose heads share keys, of queries that are no whole number of blocks.
+fn attention_gradients(inputs: &[Tensor], dtype: DType) -> Result<Vec<Vec<f64>>> {
+    let params: Vec<Param> = inputs[..3].iter().map(|x| Ok(Param::new(x.to_dtype(dtype)?))).collect::<Result<_>>()?;
+    let [q, k, v] = [0, 1, 2].map(|at| params[at].value());
+    // As a model has them: heads in between in memory.
+    let turned = |x: &Tensor| x.transpose(1, 2);
+    let options = Attention { causal: true, ..Attention::default() };
+    let y = scaled_dot_product_attention(&turned(&q)?, &turned(&k)?, &turned(&v)?, options)?;
+    y.mul(&inputs[3].to_dtype(dtype)?)?.sum_all()?.backward()?;
+    let gradients = params.iter().map(|param| param.grad().expect("one is needed"));
+    let all = std::iter::once(y.detach()).chain(gradients);
+    all.map(|x| x.to_dtype(DType::F64)?.to_vec::<f64>()).collect()
+}
+
+#[test]
+fn attention_by_blocks_has_the_gradients_of_its_body_and_the_same_bits_in_every_mode() -> Result<()> {
+    let generator = Generator::new(3);
+    let random = |sizes: [usize; 4]| tpu_ops::uniform(sizes, -1.0, 1.0, DType::F32, Some(&generator));
+    let inputs =
+        [random([2, 150, 4, 16])?, random([2, 150, 2, 16])?, random([2, 150, 2, 20])?, random([2, 4, 150, 20])?];
+    inputs.iter().try_for_each(Tensor::wait)?;
+    let blocks = attention_gradients(&inputs, DType::F32)?;
+    // Double precision has no kernel: op by op as the body says.
+    let body = attention_gradients(&inputs, DType::F64)?;
+    for (at, (blocks, body)) in blocks.iter().zip(&body).enumerate() {
+        // A weight is known to 200 roundings, of products of 16 numbers, and a sum of 300 terms adds 300: 500 of the sum of
+        // magnitudes. A key's weights are about 1 / (i + 1) for query i, times e² at the most for such numbers: 2 heads and
+        // the logarithm of 150 make that sum 74. What else is summed is smaller. The host's own tests have a bound per element.
+        let bound = 500.0 * 74.0 * f64::from(f32::EPSILON) / 2.0;
+        for (x, y) in blocks.iter().zip(body) {
+            assert!((x - y).abs() <= bound, "result {at}: got {x}, want {y} ± {bound}");
+        }
+    }
+    for mode in [Mode::DeferNever, Mode::DeferNeverAndLaunchBlocking, Mode::DeferAndFuse] {
+        assert_eq!(mode.scope(|| attention_gradients(&inputs, DType::F32))?, blocks, "{mode:?}");
+    }
+    Ok(())
 }
 
 #[test]

@@ -8,77 +8,121 @@ use smallvec::SmallVec;
 use tpu_core::ir::{Attributes, Axes, DotDims, Precision};
 use tpu_core::{DType, Result, Shape, Tensor};
 
-/// With weights P = softmax(S), S = scale · q kᵀ + mask, and out = P v:
+/// With scores S = scale · q kᵀ + mask, logarithms of their sums L = log Σ eˢ, weights P = e^(S − L) and out = P v:
 ///
 /// ```text
-/// v̄ = Pᵀ ḡ,  S̄ = P ∘ (ḡ vᵀ − Σ ḡ ∘ out),  q̄ = scale · S̄ k,  k̄ = scale · S̄ᵀ q
+/// v̄ = Pᵀ ḡ,  S̄ = P ∘ (ḡ vᵀ − c),  q̄ = scale · S̄ k,  k̄ = scale · S̄ᵀ q,  with c = Σ ḡ ∘ out − L̄
 /// ```
+///
+/// These are the composite `tpu.attention_backward` of q, k, v, ḡ, L, c and the mask if there is one, with the attributes
+/// of the attention; its three results are f32 for 16-bit floats, as sums are. The gradient of a mask has the size of
+/// the scores, which are then computed op by op.
 pub(super) fn gradients(cx: &Context<'_>, attributes: &Attributes) -> Result<Gradients> {
-    let (g, v) = (cx.grad()?, cx.input(2)?);
+    let g = cx.grad_or_zeros(0)?;
+    let mut common = widened(&g)?.mul(&widened(cx.output(0)?)?)?.sum([-1], false)?;
+    if let Some(of_sums) = cx.grad_of(1) {
+        common = common.sub(of_sums)?;
+    }
     // Otherwise a backend would find the forward pass's scores equal to those computed again, and keep them until then.
     let held = behind_barrier(&[cx.input(0)?, cx.input(1)?], &[Some(g.clone())])?;
-    let (q, k) = (held[0].clone(), held[1].clone());
-    let heads = Heads::new(&q, &k, attributes);
-    let dtype = q.dtype();
-    let wide = accumulator(dtype);
-    let weights = weights(cx, &heads, &q, &k, attributes)?;
+    let masked = cx.operands.len() > 3;
+    let mut operands: SmallVec<[Tensor; 7]> = held[..2].iter().cloned().collect();
+    operands.extend([cx.input(2)?, g, cx.output(1)?.clone(), common]);
+    if masked {
+        operands.push(cx.input(3)?);
+    }
     let mut gradients = cx.none();
-    let grouped_g = heads.group(g)?;
-    if cx.needs(2) {
-        gradients[2] = Some(heads.product(&heads.group(&weights.to_dtype(dtype)?)?, &grouped_g, (1, 1), dtype)?);
+    if (0..3).any(|at| cx.needs(at)) {
+        let operands: SmallVec<[&Tensor; 7]> = operands.iter().collect();
+        let results = Tensor::composite("tpu.attention_backward", attributes.clone(), &operands, |operands| {
+            let parts = Parts::new(operands, attributes);
+            let (weights, of_scores) = parts.slopes()?;
+            parts.gradients(&weights, &of_scores)
+        })?;
+        for (at, result) in results.into_iter().enumerate().filter(|&(at, _)| cx.needs(at)) {
+            gradients[at] = Some(result.to_dtype(cx.operands[at].dtype)?);
+        }
     }
-    if (0..cx.operands.len()).all(|at| at == 2 || !cx.needs(at)) {
-        return Ok(gradients);
-    }
-    let of_weights = heads.ungroup(&heads.product(&grouped_g, &v, (0, 0), wide)?)?;
-    let along = widened(g)?.mul(&widened(cx.output(0)?)?)?.sum([-1], true)?;
-    let of_scores = weights.mul(&of_weights.sub(&along)?)?;
-    if cx.operands.len() > 3 && cx.needs(3) {
+    if masked && cx.needs(3) {
+        let (_, of_scores) = Parts::new(&operands, attributes).slopes()?;
         let mask = &cx.operands[3];
         let lead = of_scores.rank() - mask.shape.rank();
         let axes: Axes = (lead..of_scores.rank()).collect();
         gradients[3] = Some(narrow_to(&of_scores, &mask.shape, &axes)?.to_dtype(mask.dtype)?);
     }
-    let scaled = scaled(&of_scores, attributes.float("scale").unwrap_or(1.0))?.to_dtype(dtype)?;
-    let grouped = heads.group(&scaled)?;
-    if cx.needs(0) {
-        gradients[0] = Some(heads.ungroup(&heads.product(&grouped, &k, (0, 1), dtype)?)?);
-    }
-    if cx.needs(1) {
-        gradients[1] = Some(heads.product(&grouped, &heads.group(&q)?, (1, 1), dtype)?);
-    }
     Ok(gradients)
 }
 
-/// Softmax of the masked scores, as in the body, in the dtype that accumulates.
-fn weights(cx: &Context<'_>, heads: &Heads, q: &Tensor, k: &Tensor, attributes: &Attributes) -> Result<Tensor> {
-    let wide = accumulator(q.dtype());
-    let product = heads.ungroup(&heads.product(&heads.group(q)?, k, (0, 0), wide)?)?;
-    let mut scores = scaled(&product, attributes.float("scale").unwrap_or(1.0))?;
-    let lowest = constant(&scores, f64::NEG_INFINITY)?;
-    if attributes.flag("causal") {
-        let position = |back: usize| Tensor::iota(scores.shape(), scores.rank() - back, DType::I32);
-        scores = position(1)?.le(&position(2)?)?.select(&scores, &lowest)?;
+/// The operands of the derivative.
+struct Parts<'a> {
+    q: &'a Tensor,
+    k: &'a Tensor,
+    v: &'a Tensor,
+    g: &'a Tensor,
+    log_sum: &'a Tensor,
+    common: &'a Tensor,
+    mask: Option<&'a Tensor>,
+    heads: Heads,
+    scale: f64,
+    causal: bool,
+}
+
+impl<'a> Parts<'a> {
+    fn new(operands: &'a [Tensor], attributes: &Attributes) -> Self {
+        let (q, k) = (&operands[0], &operands[1]);
+        Self {
+            q,
+            k,
+            v: &operands[2],
+            g: &operands[3],
+            log_sum: &operands[4],
+            common: &operands[5],
+            mask: operands.get(6),
+            heads: Heads::new(q, k, attributes),
+            scale: attributes.float("scale").unwrap_or(1.0),
+            causal: attributes.flag("causal"),
+        }
     }
-    let masked = cx.operands.len() > 3;
-    if masked {
-        let mask = cx.input(3)?;
-        scores = match mask.dtype() {
-            DType::Bool => mask.select(&scores, &lowest)?,
-            _ => scores.add(&mask.to_dtype(wide)?)?,
-        };
+
+    /// The weights and the gradients of the scores, in the dtype that accumulates.
+    fn slopes(&self) -> Result<(Tensor, Tensor)> {
+        let (heads, wide) = (&self.heads, accumulator(self.q.dtype()));
+        let product = heads.ungroup(&heads.product(&heads.group(self.q)?, self.k, (0, 0), wide)?)?;
+        let mut scores = scaled(&product, self.scale)?;
+        let lowest = constant(&scores, f64::NEG_INFINITY)?;
+        if self.causal {
+            let position =
+                |back: usize| scores.device().scope(|| Tensor::iota(scores.shape(), scores.rank() - back, DType::I32));
+            scores = position(1)?.le(&position(2)?)?.select(&scores, &lowest)?;
+        }
+        let mut log_sum = self.log_sum.clone();
+        if let Some(mask) = self.mask {
+            scores = match mask.dtype() {
+                DType::Bool => mask.select(&scores, &lowest)?,
+                _ => scores.add(&mask.to_dtype(wide)?)?,
+            };
+            // Of a query that sees no key all weights are zero.
+            let nothing = log_sum.eq(&constant(&log_sum, f64::NEG_INFINITY)?)?;
+            log_sum = nothing.select(&constant(&log_sum, 0)?, &log_sum)?;
+        }
+        let weights = scores.sub(&log_sum.unsqueeze(-1)?)?.exp()?;
+        let of_weights = heads.ungroup(&heads.product(&heads.group(self.g)?, self.v, (0, 0), wide)?)?;
+        let of_scores = weights.mul(&of_weights.sub(&self.common.unsqueeze(-1)?)?)?;
+        Ok((weights, of_scores))
     }
-    // The result does not depend on what is subtracted.
-    let mut most = scores.max([-1], true)?.detach();
-    if masked {
-        most = most.eq(&constant(&most, f64::NEG_INFINITY)?)?.select(&constant(&most, 0)?, &most)?;
+
+    /// The gradients of query, key and value.
+    fn gradients(&self, weights: &Tensor, of_scores: &Tensor) -> Result<Vec<Tensor>> {
+        let (heads, dtype) = (&self.heads, self.q.dtype());
+        let wide = accumulator(dtype);
+        let of_products = heads.group(&scaled(of_scores, self.scale)?.to_dtype(dtype)?)?;
+        let weights = heads.group(&weights.to_dtype(dtype)?)?;
+        Ok(vec![
+            heads.ungroup(&heads.product(&of_products, self.k, (0, 1), wide)?)?,
+            heads.product(&of_products, &heads.group(self.q)?, (1, 1), wide)?,
+            heads.product(&weights, &heads.group(self.g)?, (1, 1), wide)?,
+        ])
     }
-    let exp = scores.sub(&most)?.exp()?;
-    let mut sum = exp.sum([-1], true)?;
-    if masked {
-        sum = sum.eq(&constant(&sum, 0)?)?.select(&constant(&sum, 1)?, &sum)?;
-    }
-    exp.div(&sum)
 }
 
 /// Query heads that share keys and values are more queries of one head.

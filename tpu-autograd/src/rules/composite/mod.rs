@@ -49,7 +49,8 @@ pub(crate) fn is_known(name: &str) -> bool {
 pub(super) fn saves(name: &str) -> Saves {
     match Known::find(name) {
         Some(Known::Softmax | Known::LogSoftmax) => Saves::output(0),
-        Some(Known::LogSumExp | Known::Attention) => Saves::inputs_from(0).and(Saves::output(0)),
+        Some(Known::LogSumExp) => Saves::inputs_from(0).and(Saves::output(0)),
+        Some(Known::Attention) => Saves::inputs_from(0).and(Saves::output(0)).and(Saves::output(1)),
         Some(Known::Gelu | Known::Silu) => Saves::input(0),
         // Not the bias, which only moves.
         Some(Known::LayerNorm | Known::RmsNorm) => Saves::input(0).and(Saves::input(1)),

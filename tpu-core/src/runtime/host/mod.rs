@@ -1,12 +1,13 @@
 //! The embedded backend: pure Rust, always there.
 //!
 //! A program is compiled to a list of steps (`compile`): fused groups run as row programs in a tile interpreter (`row`),
-//! matrix products by strides (`dot`), loops and branches as programs inside the program (`control`), ops among devices where
+//! matrix products by strides (`dot`), attention by blocks (`attention`), loops and branches as programs inside the program (`control`), ops among devices where
 //! all of them meet (`collective`), everything else by one plain kernel per op (`kernels`). Memory is planned at compile
 //! time and comes from a pool (`pool`). Results have the same bits for any number of threads and any
 //! instruction set, fused or not (16-bit floats: fused groups keep f32 between ops unless `strict_rounding`).
 
 mod arguments;
+mod attention;
 mod buffer;
 mod collective;
 mod compile;
@@ -21,6 +22,7 @@ mod row;
 mod scratch;
 #[cfg(test)]
 mod tests;
+mod tile;
 
 use self::arguments::FromOutside;
 use self::buffer::HostBuffer;

@@ -4,6 +4,7 @@
 //! is looked up or formatted per step, and only plain kernels take memory of their own, from the pool.
 
 use super::arguments::{Arguments, Held};
+use super::attention::{self, Attention};
 use super::buffer::{HostBuffer, bytes_of};
 use super::compile::memory::{CONSTANTS, FIRST_ARGUMENT, Location, Slot};
 use super::control::ControlStep;
@@ -42,6 +43,7 @@ pub(super) enum Step {
     /// A row program and the offset of its scratch memory among the temporaries.
     Rows(Box<RowProgram>, usize),
     Dot(Box<Dot>),
+    Attention(Box<Attention>),
     Copy(StridedCopy),
     Kernel(Box<KernelStep>),
     /// A loop or a branch.
@@ -84,6 +86,7 @@ impl Step {
         match self {
             Self::Rows(program, _) => program.nanoseconds,
             Self::Dot(dot) => dot.flops() / 50.0,
+            Self::Attention(attention) => attention.flops() / 50.0,
             Self::Copy(copy) => copy.elements() as f64,
             Self::Kernel(step) | Self::Collective(step) => {
                 let elements = |list: &[(Type, Location)]| {
@@ -126,6 +129,8 @@ impl Step {
             },
             // SAFETY: as above; the result of a product is never planned onto an operand.
             Self::Dot(step) => unsafe { dot::run(step, bases, parallel) },
+            // SAFETY: as above; neither are those of attention.
+            Self::Attention(step) => unsafe { attention::run(step, bases, parallel) },
             // SAFETY: as above; neither is that of a copy.
             Self::Copy(step) => unsafe { copy::run(step, bases, parallel) },
             Self::Kernel(step) => return run_kernel(step, frame),

@@ -1,6 +1,6 @@
 //! Which nodes run together.
 //!
-//! Nodes become *units*: fusion groups, matrix products, plain kernels, and copies that make a view real. Units have
+//! Nodes become *units*: fusion groups, matrix products, attention, plain kernels, and copies that make a view real. Units have
 //! *levels*; whatever a unit reads comes from units of smaller levels. A node may join the group of one of its operands
 //! only if that keeps this true, so groups never depend on each other in a circle, and no search is needed.
 //!
@@ -26,6 +26,8 @@ pub(super) enum Unit {
     Group(Group),
     /// A matrix product by strides.
     Dot(NodeId),
+    /// An attention, operands by strides.
+    Attention(NodeId),
     /// One op by a plain kernel.
     Kernel(NodeId),
     /// A view made real.
@@ -148,6 +150,10 @@ impl Fuser<'_> {
                 let reads = node.operands.iter().enumerate().map(|(i, &v)| self.read_for_dot(id, i, v)).collect();
                 self.single(Unit::Dot(id), id, reads);
             }
+            Kind::Attention => {
+                let reads = node.operands.iter().enumerate().map(|(i, &v)| self.read_for_attention(id, i, v)).collect();
+                self.single(Unit::Attention(id), id, reads);
+            }
             Kind::Kernel => {
                 let reads = node.operands.iter().map(|&v| self.real(v)).collect();
                 self.single(Unit::Kernel(id), id, reads);
@@ -225,6 +231,13 @@ impl Fuser<'_> {
         // Small products add up in an order that depends on the operands' layout, so theirs is that of the value.
         let fixed = super::dot::depends_on_layout(self.graph, dot) && !read.view.is_dense();
         if !fixed && super::dot::is_matrix(&read.view, batch, contract) { read } else { self.real(value) }
+    }
+
+    fn read_for_attention(&mut self, attention: NodeId, operand: usize, value: Value) -> Read {
+        let read = self.read(value);
+        let stored = !matches!(read.view.root, Root::Iota(_));
+        let strided = stored && super::attention::is_strided(self.graph, attention, operand, &read.view);
+        if strided { read } else { self.real(value) }
     }
 
     fn read_for_group(&mut self, value: Value) -> Read {
@@ -456,7 +469,7 @@ impl Fuser<'_> {
                     group.nodes.sort();
                     group.nodes.last().map_or(0, |node| node.0)
                 }
-                Some(Unit::Dot(node) | Unit::Kernel(node)) => node.0,
+                Some(Unit::Dot(node) | Unit::Attention(node) | Unit::Kernel(node)) => node.0,
                 Some(Unit::Copy(value, _)) => value.node.0,
                 None => 0,
             };

@@ -1,5 +1,6 @@
 //! From a graph to a program of the host: simplify → fuse → lower → plan memory.
 
+mod attention;
 mod constants;
 mod domain;
 mod dot;
@@ -35,6 +36,7 @@ use view::{Root, View};
 enum Draft {
     Rows(Box<Lowered>),
     Dot(Box<super::dot::Dot>, [Memory; 2], Value),
+    Attention(Box<super::attention::Attention>, SmallVec<[Memory; 4]>, NodeId),
     Copy(StridedCopy, Memory, Value),
     Kernel(NodeId, SmallVec<[Memory; 4]>),
     Control(NodeId, SmallVec<[Memory; 4]>, Control),
@@ -112,7 +114,7 @@ impl Compiler<'_> {
         for (index, unit) in self.context.fusion.units.iter().enumerate() {
             let nodes: &[NodeId] = match unit {
                 Unit::Group(group) => &group.nodes,
-                Unit::Dot(id) | Unit::Kernel(id) => std::slice::from_ref(id),
+                Unit::Dot(id) | Unit::Attention(id) | Unit::Kernel(id) => std::slice::from_ref(id),
                 Unit::Copy(_, view) => {
                     read(view, index);
                     continue;
@@ -139,6 +141,12 @@ impl Compiler<'_> {
                 let dot = dot::dot(dims, dtype, lhs, rhs).ok_or_else(|| fault("an operand without strides"))?;
                 let memory = [self.root(lhs), self.root(rhs)];
                 Draft::Dot(Box::new(dot), memory, Value::from(*id))
+            }
+            Unit::Attention(id) => {
+                let attention = attention::attention(graph, self.context.fusion, *id, self.context.isa)
+                    .ok_or_else(|| fault("an attention that is none"))?;
+                let operands = self.context.fusion.reads(*id).iter().map(|view| self.root(view)).collect();
+                Draft::Attention(Box::new(attention), operands, *id)
             }
             Unit::Kernel(id) => {
                 let operands = self.context.fusion.reads(*id).iter().map(|view| self.root(view)).collect();
@@ -249,6 +257,7 @@ impl Compiler<'_> {
         let kernels = drafts.iter().zip(&uses).map(|(draft, uses)| info(graph, draft, uses)).collect();
         let flops = drafts.iter().map(|draft| match draft {
             Draft::Dot(dot, ..) => dot.flops(),
+            Draft::Attention(attention, ..) => attention.flops(),
             Draft::Rows(lowered) => (lowered.program.rows * lowered.program.cols) as f64,
             Draft::Control(_, _, control) => control.programs().map(|program| program.flops).sum(),
             Draft::Copy(..) | Draft::Kernel(..) => 0.0,
@@ -326,6 +335,7 @@ fn uses(graph: &Graph, draft: &Draft) -> Use {
             }
         }
         Draft::Dot(_, operands, out) => simple(values(operands), vec![*out], false),
+        Draft::Attention(_, operands, id) => simple(values(operands), results(graph, *id), false),
         Draft::Copy(_, source, out) => simple(values(&[*source]), vec![*out], false),
         Draft::Kernel(id, operands) => {
             let op = &graph[*id].op;
@@ -385,6 +395,13 @@ fn place(graph: &Graph, draft: Draft, scratch: usize, at: &dyn Fn(Memory) -> Loc
             dot.out_offset = out.offset;
             Step::Dot(dot)
         }
+        Draft::Attention(mut attention, operands, id) => {
+            let operands: SmallVec<[Location; 8]> = operands.iter().map(|&memory| at(memory)).collect();
+            let results: SmallVec<[Location; 3]> =
+                results(graph, id).into_iter().map(|value| at(Memory::Value(value))).collect();
+            attention::place(&mut attention, &operands, &results);
+            Step::Attention(attention)
+        }
         Draft::Copy(mut copy, source, out) => {
             let (src, dst) = (at(source), at(Memory::Value(out)));
             (copy.src_base, copy.dst_base, copy.dst_offset) = (src.base, dst.base, dst.offset);
@@ -425,6 +442,7 @@ fn info(graph: &Graph, draft: &Draft, uses: &Use) -> KernelInfo {
     let (kind, ops) = match draft {
         Draft::Rows(lowered) => ("row_program".to_owned(), lowered.nodes.iter().map(|&id| name(id)).collect()),
         Draft::Dot(_, _, out) => ("dot_general".to_owned(), vec![name(out.node)]),
+        Draft::Attention(attention, _, id) => (attention.name().to_owned(), vec![name(*id)]),
         Draft::Copy(_, _, out) => ("copy".to_owned(), vec![name(out.node)]),
         Draft::Kernel(id, _) => (name(*id), vec![name(*id)]),
         Draft::Control(id, _, control) => {

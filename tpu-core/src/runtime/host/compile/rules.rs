@@ -1,4 +1,4 @@
-//! What each op is to the host: a view, a member of fusion groups, a product, or a plain kernel.
+//! What each op is to the host: a view, a member of fusion groups, a product, an attention, or a plain kernel.
 
 use crate::DType;
 use crate::ir::{Graph, NodeId, Op, UnaryOp};
@@ -20,6 +20,8 @@ pub(super) enum Kind {
     ColumnFold,
     /// A matrix product by strides.
     Dot,
+    /// An attention composite.
+    Attention,
     /// A plain kernel.
     Kernel,
 }
@@ -109,8 +111,9 @@ pub(super) fn classify(graph: &Graph, id: NodeId) -> Kind {
         | Op::CollectivePermute { .. }
         | Op::ReplicaId
         | Op::PartitionId
-        | Op::CustomCall(_)
-        | Op::Composite { .. } => Kind::Kernel,
+        | Op::CustomCall(_) => Kind::Kernel,
+        // All others were inlined.
+        Op::Composite { .. } => Kind::Attention,
     }
 }
 

@@ -1,4 +1,4 @@
-//! From a program to the flat, smaller one that is fused: composites inlined, common subexpressions merged, dead nodes
+//! From a program to the flat, smaller one that is fused: composites without a kernel inlined, common subexpressions merged, dead nodes
 //! dropped, and a few rewrites.
 //!
 //! How a rewrite is written, and why so, is in `docs/rewrites.md`. Each law of this table has a test in `tests.rs`.
@@ -23,7 +23,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 
 /// What becomes of a program.
 pub(super) struct Simplified {
-    /// One block; operands come first. Blocks of loops and branches are those of the source, by its numbers.
+    /// One block; operands come first. Blocks of loops, branches and composites are those of the source, by its numbers.
     pub graph: Graph,
 }
 
@@ -83,7 +83,7 @@ impl Builder<'_> {
             let node = &source[id];
             match &node.op {
                 Op::Parameter { .. } => {}
-                Op::Composite { body, .. } => {
+                Op::Composite { body, .. } if !self.is_known(node) => {
                     for (&parameter, &operand) in source[*body].parameters.iter().zip(&node.operands) {
                         self.values[parameter.0 as usize] = smallvec![self.value(operand)];
                     }
@@ -102,6 +102,12 @@ impl Builder<'_> {
             Check { value, guards: value.node }
         });
         self.graph.checks = checks.collect();
+    }
+
+    /// Whether there is a kernel for the composite.
+    fn is_known(&self, node: &Node) -> bool {
+        let operands: SmallVec<[&Type; 8]> = node.operands.iter().map(|&v| self.source.ty(v)).collect();
+        super::attention::is_known(&node.op, &operands, &node.types)
     }
 
     fn value(&self, old: Value) -> Value {

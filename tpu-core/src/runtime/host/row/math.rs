@@ -70,7 +70,7 @@ fn exp_parts32(x: f32) -> (i32, f32) {
 
 /// eˣ.
 #[inline(always)]
-pub(super) fn exp(x: f32) -> f32 {
+pub(in crate::runtime::host) fn exp(x: f32) -> f32 {
     let x = if x < -104.0 { -104.0 } else { x };
     let x = if x > 89.0 { 89.0 } else { x };
     let (n, q) = exp_parts32(x);
@@ -110,7 +110,7 @@ pub(super) fn tanh(x: f32) -> f32 {
 
 /// ln x.
 #[inline(always)]
-pub(super) fn log(x: f32) -> f32 {
+pub(in crate::runtime::host) fn log(x: f32) -> f32 {
     let denormal = x < f32::MIN_POSITIVE;
     let scaled = if denormal { x * 8_388_608.0 } else { x };
     let bits = scaled.to_bits() as i32;

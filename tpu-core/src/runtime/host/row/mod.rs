@@ -10,6 +10,6 @@
 pub(super) mod functions;
 pub(super) mod isa;
 pub(super) mod loops;
-mod math;
+pub(super) mod math;
 pub(super) mod program;
 pub(super) mod run;

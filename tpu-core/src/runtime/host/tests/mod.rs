@@ -1,6 +1,7 @@
 //! The host against independent implementations: the plain kernels op by op, f64 mathematics, the reference interpreter.
 
 mod accuracy;
+mod attention;
 mod build;
 mod control;
 mod fusion;
