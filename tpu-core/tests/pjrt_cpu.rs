@@ -59,6 +59,7 @@ on_both![
     a_donated_buffer_gives_its_memory_to_the_result,
     scalars_are_arguments_of_a_run,
     checks_are_results_and_one_that_fails_gives_back_what_was_donated,
+    a_result_is_right_whatever_fails_that_it_does_not_depend_on,
     what_cannot_be_compiled_says_so,
     threads_share_a_program,
     eight_threads_record_and_run_on_one_client,
@@ -268,6 +269,35 @@ fn checks_are_results_and_one_that_fails_gives_back_what_was_donated(cpu: &Pjrt)
         // Its only result of the same type is right whatever the check says, so it stays.
         let (Argument::Shared(again) | Argument::Donated(again)) = &arguments[1] else { panic!("{arguments:?}") };
         assert_eq!(read(again), y);
+    }
+}
+
+fn a_result_is_right_whatever_fails_that_it_does_not_depend_on(cpu: &Pjrt) {
+    let mut graph = sum(2);
+    let main = graph.main();
+    let bad = [(); 2].map(|()| graph.parameter(main, Type::new(DType::I32, ())));
+    let total = graph[main].results[0];
+    let other = graph.push(main, Op::Unary(UnaryOp::Neg), &[total]).unwrap();
+    graph.set_results(main, vec![total, other.into()]);
+    graph.checks.push(Check { value: bad[0], guards: total.node });
+    graph.checks.push(Check { value: bad[1], guards: other });
+    let program = compile(cpu, &graph);
+    let (x, y) = (f32s(&[1.0, 2.0]), f32s(&[10.0, 20.0]));
+    for (numbers, sum_is_right) in [([-1, -1], true), ([-1, 5], true), ([5, -1], false), ([5, 5], false)] {
+        let [first, second] = numbers.map(|number| Argument::Scalar(Scalar::Int(number).to_bytes(DType::I32)));
+        let [x_buffer, y_buffer] = [&x, &y].map(|value| Argument::Donated(upload(cpu, 0, value)));
+        let mut arguments = [x_buffer, y_buffer, first, second];
+        let outcome = program.run(0, &mut arguments).unwrap();
+        assert_eq!(outcome.checks, numbers.map(|number| number as i32));
+        for (argument, value) in arguments.iter().zip([&x, &y]) {
+            match argument {
+                Argument::Donated(again) => assert!(numbers != [-1, -1] && read(again) == *value),
+                argument => assert!(numbers == [-1, -1] && matches!(argument, Argument::Taken), "{argument:?}"),
+            }
+        }
+        if sum_is_right {
+            assert_eq!(read(&outcome.results[0]), f32s(&[11.0, 22.0]), "{numbers:?}");
+        }
     }
 }
 

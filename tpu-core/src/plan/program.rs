@@ -141,7 +141,7 @@ impl Program {
     /// can take their memory.
     fn of(cut: &recorder::Cut, donate: bool) -> Result<Self> {
         let (graph, donors) = if donate {
-            let donation = donation::donate(&cut.graph)?;
+            let donation = donation::donate(&cut.graph, 1)?;
             (donation.graph, donation.donors)
         } else {
             (Cow::Borrowed(&cut.graph), Vec::new())

@@ -106,14 +106,30 @@ impl PjrtExecutable {
         arguments.iter().enumerate().map(|(index, argument)| self.argument(device, index, argument)).collect()
     }
 
-    /// After a failed check: what was given away is where the program put it, see [`donation`](super::donation).
-    fn restore(&self, arguments: &mut [Argument], taken: &[bool], outcome: &Outcome) {
-        if outcome.checks.iter().all(|&bad| bad < 0) {
-            return;
+    /// After a failed check: what was given away is where the program put it, see [`donation`](super::donation). Gives whether
+    /// that is in the place of a result that should be right.
+    fn restore(&self, arguments: &mut [Argument], taken: &[bool], outcome: &Outcome) -> bool {
+        let restores = &self.signature.restores;
+        if restores.is_empty() || outcome.checks.iter().all(|&bad| bad < 0) {
+            return false;
         }
-        for &(parameter, result) in self.signature.restores.iter().filter(|(parameter, _)| taken[*parameter]) {
-            arguments[parameter] = Argument::Donated(outcome.results[result].clone());
+        // There are no more checks than bits where there is something to restore.
+        let failed = outcome.checks.iter().rev().fold(0u64, |bits, &bad| bits << 1 | u64::from(bad >= 0));
+        let mut missing = false;
+        for restore in restores.iter().filter(|restore| taken[restore.parameter]) {
+            arguments[restore.parameter] = Argument::Donated(outcome.results[restore.result].clone());
+            missing |= restore.lost_with & failed == 0;
         }
+        missing
+    }
+
+    /// Runs the program as it was recorded, giving nothing away.
+    fn run_plain(&self, device: usize, arguments: &mut [Argument]) -> Result<Outcome> {
+        let Some((graph, options)) = &self.signature.plain else {
+            bail!(Internal, "pjrt", "requires the program as it was recorded");
+        };
+        let lowered = Lowered::plain(&self.client().platform, graph, options)?;
+        Self::compile(self.client(), &lowered)?.run(device, arguments)
     }
 
     /// Whether the program takes this argument. Asked before anything else refers to its buffer.
@@ -219,7 +235,9 @@ impl Executable for PjrtExecutable {
         let outcome = outcomes.pop();
         let outcome =
             outcome.ok_or_else(|| Error::new(ErrorKind::Internal, "pjrt", "requires the outcome of a run"))?;
-        self.restore(arguments, &taken, &outcome);
+        if self.restore(arguments, &taken, &outcome) {
+            return self.run_plain(device, arguments);
+        }
         Ok(outcome)
     }
 
@@ -236,7 +254,7 @@ impl Executable for PjrtExecutable {
         let started = self.start(0, &inputs, &taken)?;
         arguments.iter_mut().for_each(|list| take(list, &taken));
         let outcomes = self.finish(started, inputs)?;
-        arguments.iter_mut().zip(&outcomes).for_each(|(list, outcome)| self.restore(list, &taken, outcome));
+        arguments.iter_mut().zip(&outcomes).for_each(|(list, outcome)| _ = self.restore(list, &taken, outcome));
         Ok(outcomes)
     }
 

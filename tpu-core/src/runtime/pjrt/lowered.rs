@@ -1,6 +1,6 @@
 //! What a plugin is given to compile, and what is known of a program without asking the plugin.
 
-use super::donation::donate;
+use super::donation::{self, Donation, Restore, donate};
 use super::{compile_options, cost, lacks};
 use crate::ir::text::Donor;
 use crate::ir::verify::verify;
@@ -46,8 +46,10 @@ pub(super) struct Signature {
     pub results: usize,
     /// Parameters that the program may overwrite when a run donates them.
     pub donors: Vec<bool>,
-    /// Where the values of donated arguments are after a check has failed: pairs of a parameter and a result.
-    pub restores: Vec<(usize, usize)>,
+    /// Where the values of donated arguments are after a check has failed.
+    pub restores: Vec<Restore>,
+    /// The program as it was recorded, if a check may fail and leave a result right in whose place an argument was restored.
+    pub plain: Option<(Graph, ProgramOptions)>,
     pub replicas: usize,
     pub cost: Cost,
     pub kernel: KernelInfo,
@@ -56,6 +58,16 @@ pub(super) struct Signature {
 impl Lowered {
     /// Lowers a program for `platform`.
     pub(super) fn new(platform: &str, graph: &Graph, options: &ProgramOptions) -> Result<Self> {
+        verify(graph)?;
+        Self::with(platform, graph, options, donate(graph, options.replicas)?)
+    }
+
+    /// Lowers a program that gives nothing away.
+    pub(super) fn plain(platform: &str, graph: &Graph, options: &ProgramOptions) -> Result<Self> {
+        Self::with(platform, graph, options, donation::keep(graph))
+    }
+
+    fn with(platform: &str, graph: &Graph, options: &ProgramOptions, donation: Donation<'_>) -> Result<Self> {
         let program = verify(graph)?;
         for node in &graph.nodes {
             if let Some(why) = lacks(platform, &node.op) {
@@ -69,7 +81,6 @@ impl Lowered {
             let message = format!("of a value of {ty} is impossible: it has more bytes than there are addresses");
             return Err(Error::new(ErrorKind::OutOfMemory, "an allocation", message));
         }
-        let donation = donate(graph)?;
         let text = match &donation.graph {
             Cow::Borrowed(_) => text::print_with_donors(program, &donation.donors),
             Cow::Owned(guarded) => text::print_with_donors(verify(guarded)?, &donation.donors),
@@ -79,12 +90,15 @@ impl Lowered {
         let parameters: Vec<Type> = graph.parameter_types(graph.main()).cloned().collect();
         let ops = graph.nodes.iter().map(|node| node.op.name().to_string()).collect();
         let kernel = KernelInfo { kind: "program".into(), ops, reads: parameters.len(), writes: outputs.len() };
+        let all = donation::all_checks(graph);
+        let partly_right = |restore: &Restore| Some(restore.lost_with) != all;
         let signature = Signature {
             results: outputs.len() - graph.checks.len(),
             parameters,
             outputs,
             donors: donation.donors.iter().map(|&donor| donor != Donor::No).collect(),
-            restores: donation.restores(),
+            plain: donation.restores.iter().any(partly_right).then(|| (graph.clone(), options.clone())),
+            restores: donation.restores,
             replicas: options.replicas,
             cost: cost::estimate(graph),
             kernel,
