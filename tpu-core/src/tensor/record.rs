@@ -5,7 +5,7 @@ use crate::ir::infer::infer;
 use crate::ir::{Attributes, BlockId, Graph, Op, Precision, Type};
 use crate::lazy::cell::Origin;
 use crate::lazy::few::Few;
-use crate::lazy::mode::locate;
+use crate::lazy::mode::{at_caller, locate};
 use crate::lazy::stream::{Guard, Operand as Recordable, Stream};
 use crate::lazy::trace::{self, Trace, TraceOperand};
 use crate::{DType, Device, Error, ErrorKind, Literal, Result, Scalar, Shape};
@@ -144,9 +144,9 @@ pub(crate) fn record(op: Op, operands: &[Operand<'_>], regions: &[Arc<Graph>], c
 /// Records on a device an operation that has no operands.
 #[track_caller]
 pub(crate) fn record_on(device: &Device, op: Op) -> Result<Tensor> {
-    let caller = std::panic::Location::caller();
-    let results = device.scope(|| try_record(op, &[], &[], Check::None, caller));
-    Ok(results.map_err(|error| error.at(&locate(caller)))?.into_first().expect("every op has a result"))
+    // Not by another call of `try_record`, which is compiled into `record` as long as there is no other.
+    let results = at_caller(|| device.scope(|| record(op, &[], &[], Check::None)));
+    Ok(results?.into_first().expect("every op has a result"))
 }
 
 fn try_record<'a>(
