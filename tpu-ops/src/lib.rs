@@ -41,21 +41,43 @@ pub mod normalization;
 mod place;
 pub mod pooling;
 pub mod random;
+pub mod recurrent;
 mod require;
 pub mod rotary;
+pub mod scan;
 pub mod softmax;
 
-pub use activation::{Gelu, gelu, relu, sigmoid, silu, tanh};
+pub use activation::{
+    Gelu, celu, elu, gelu, glu, hardshrink, hardsigmoid, hardswish, hardtanh, leaky_relu, logsigmoid, mish, prelu,
+    relu, relu6, selu, sigmoid, silu, softplus, softshrink, softsign, tanh, tanhshrink, threshold,
+};
 pub use attention::{Attention, scaled_dot_product_attention};
-pub use convolution::{Conv2d, Padding, conv2d};
+pub use convolution::{
+    Conv, Conv1d, Conv2d, Conv3d, ConvTranspose, ConvTranspose1d, ConvTranspose2d, ConvTranspose3d, Padding,
+    conv_transpose1d, conv_transpose2d, conv_transpose3d, conv1d, conv2d, conv3d,
+};
 pub use dropout::dropout;
 pub use einsum::einsum;
 pub use embedding::{embedding, embedding_padded, one_hot};
-pub use indexing::{argmax, cumsum, masked_fill, select, take_along, topk};
+pub use indexing::{
+    argmax, argsort, cumsum, index_add, masked_fill, scatter, scatter_add, scatter_reduce, select, sort, take_along,
+    topk,
+};
 pub use linear::linear;
-pub use loss::{CrossEntropy, Reduction, cross_entropy, mse_loss};
-pub use normalization::{layer_norm, rms_norm};
-pub use pooling::{AvgPool2d, MaxPool2d, avg_pool2d, max_pool2d};
+pub use loss::{
+    BceWithLogits, CrossEntropy, GaussianNll, NllLoss, PoissonNll, Reduction, bce_loss, bce_with_logits,
+    cosine_embedding_loss, cosine_similarity, cross_entropy, gaussian_nll_loss, hinge_embedding_loss, huber_loss,
+    kl_div, l1_loss, margin_ranking_loss, mse_loss, nll_loss, pairwise_distance, poisson_nll_loss, smooth_l1_loss,
+    soft_margin_loss, triplet_margin_loss,
+};
+pub use normalization::{BatchNorm, Normalized, batch_norm, group_norm, instance_norm, layer_norm, rms_norm};
+pub use pooling::{
+    AvgPool, AvgPool1d, AvgPool2d, AvgPool3d, MaxPool, MaxPool1d, MaxPool2d, MaxPool3d, adaptive_avg_pool1d,
+    adaptive_avg_pool2d, adaptive_avg_pool3d, adaptive_max_pool1d, adaptive_max_pool2d, adaptive_max_pool3d,
+    avg_pool1d, avg_pool2d, avg_pool3d, max_pool1d, max_pool2d, max_pool3d,
+};
 pub use random::{Generator, bernoulli, manual_seed, multinomial, normal, randint, randperm, uniform};
+pub use recurrent::{LstmOutput, Nonlinearity, gru_layer, lstm_layer, rnn_layer};
 pub use rotary::{Pairs, rotary, rotary_angles};
+pub use scan::Scan;
 pub use softmax::{log_softmax, logsumexp, softmax};

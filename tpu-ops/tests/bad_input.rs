@@ -261,3 +261,73 @@ fn a_bad_target_leaves_other_tensors_alone() {
     assert!((good.item::<f32>().unwrap() - 3f32.ln()).abs() < 1e-6);
     assert_eq!(logits.to_vec::<f32>().unwrap(), [1.0; 6]);
 }
+
+#[test]
+fn networks_refuse_what_does_not_fit() {
+    let x = f(&[2, 4, 3]);
+    let half = Tensor::ones([2, 4, 3], DType::F16).unwrap();
+    let (channels, state) = (half.i((0, .., 0)).unwrap(), half.i((..1, ..2, 0)).unwrap());
+    refused(
+        Dtype,
+        &[
+            ("softplus", &|| softplus(&i(&[1]), 1.0, 20.0)),
+            ("hardtanh", &|| hardtanh(&i(&[1]), -1.0, 1.0)),
+            ("glu", &|| glu(&i(&[1, 2]), 0)),
+            ("l1_loss", &|| l1_loss(&x, &half, Reduction::Mean)),
+            ("bce_loss weight", &|| bce_loss(&x, &x, Some(&half), Reduction::Mean)),
+            ("bce_with_logits", &|| bce_with_logits(&x, &half, BceWithLogits::default())),
+            ("nll_loss", &|| nll_loss(&x, &f(&[2, 3]), NllLoss::default())),
+            ("batch_norm", &|| Ok(batch_norm(&x, BatchNorm { weight: Some(&channels), ..Default::default() })?.y)),
+            ("conv1d", &|| conv1d(&x, &half, None, Conv1d::default())),
+            ("adaptive_avg_pool1d", &|| adaptive_avg_pool1d(&i(&[1]), [Some(1)])),
+            ("lstm", &|| Ok(lstm_layer(&f(&[3, 1, 8]), &f(&[8, 2]), &f(&[1, 2]), &state, false)?.cell)),
+            ("index_add", &|| index_add(&f(&[3]), 0, &f(&[1]), &f(&[1]))),
+        ],
+    );
+    let shapes: &[(&str, &dyn Fn() -> Result<Tensor>)] = &[
+        ("glu", &|| glu(&x, -1)),
+        ("prelu", &|| prelu(&x, &f(&[3]))),
+        ("bce_loss", &|| bce_loss(&x, &f(&[2, 4, 1]), None, Reduction::Mean)),
+        ("nll_loss", &|| nll_loss(&x, &i(&[0, 1]), NllLoss::default())),
+        ("batch_norm", &|| Ok(batch_norm(&x, BatchNorm { bias: Some(&f(&[3])), ..Default::default() })?.y)),
+        ("batch_norm of a vector", &|| Ok(batch_norm(&f(&[3]), BatchNorm::default())?.y)),
+        ("instance_norm", &|| Ok(instance_norm(&f(&[2, 4]), BatchNorm::default())?.y)),
+        ("conv1d", &|| conv1d(&f(&[1, 2, 3, 4]), &f(&[1, 2, 1]), None, Conv1d::default())),
+        ("conv_transpose1d", &|| conv_transpose1d(&x, &f(&[3, 2, 2]), None, ConvTranspose1d::default())),
+        ("conv_transpose1d of nothing", &|| {
+            conv_transpose1d(&x, &f(&[4, 1, 1]), None, ConvTranspose1d { padding: [2], ..Default::default() })
+        }),
+        ("max_pool3d", &|| max_pool3d(&x, [1; 3], MaxPool3d::default())),
+        ("adaptive_max_pool2d", &|| adaptive_max_pool2d(&f(&[1, 0, 2]), [Some(1), Some(1)])),
+        ("lstm input", &|| Ok(lstm_layer(&x, &f(&[8, 2]), &f(&[4, 2]), &f(&[4, 2]), false)?.cell)),
+        ("gru bias", &|| Ok(gru_layer(&f(&[2, 1, 6]), &f(&[6, 2]), &f(&[2]), &f(&[1, 2]), false)?.0)),
+        ("index_add", &|| index_add(&x, 1, &i(&[0]), &f(&[2, 2, 3]))),
+        ("scatter", &|| scatter(&x, 0, &i(&[0]), &x)),
+    ];
+    refused(Shape, shapes);
+    refused(
+        Value,
+        &[
+            ("hardtanh", &|| hardtanh(&x, 1.0, -1.0)),
+            ("softshrink", &|| softshrink(&x, -1.0)),
+            ("celu", &|| celu(&x, 0.0)),
+            ("huber_loss", &|| huber_loss(&x, &x, 0.0, Reduction::Mean)),
+            ("smooth_l1_loss", &|| smooth_l1_loss(&x, &x, -1.0, Reduction::Mean)),
+            ("group_norm", &|| group_norm(&x, 3, None, None, 1e-5)),
+            ("batch_norm of one element", &|| {
+                Ok(batch_norm(&f(&[1, 4]), BatchNorm { training: true, ..Default::default() })?.y)
+            }),
+            ("conv_transpose1d", &|| {
+                conv_transpose1d(
+                    &x,
+                    &f(&[4, 1, 2]),
+                    None,
+                    ConvTranspose1d { output_padding: [1], ..Default::default() },
+                )
+            }),
+            ("conv_transpose1d groups", &|| {
+                conv_transpose1d(&x, &f(&[4, 1, 2]), None, ConvTranspose1d { groups: 0, ..Default::default() })
+            }),
+        ],
+    );
+}

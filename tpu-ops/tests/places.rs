@@ -265,6 +265,84 @@ fn operators() -> Calls {
         topk: Ok(two(topk(&g.x, 2, 0, false)?)), cumsum: one(cumsum(&g.x, 1)),
         sigmoid: one(sigmoid(&g.x)), tanh: one(tanh(&g.x)),
     ];
+    all.into_iter().chain(activations()).chain(losses()).chain(networks()).collect()
+}
+
+fn activations() -> Calls {
+    let all = calls![|g|
+        softplus: one(softplus(&g.x, 2.0, 20.0)), elu: one(elu(&g.x, 2.0)), celu: one(celu(&g.x, 2.0)), selu: one(selu(&g.x)),
+        mish: one(mish(&g.x)), logsigmoid: one(logsigmoid(&g.x)), softsign: one(softsign(&g.x)), tanhshrink: one(tanhshrink(&g.x)),
+        glu: one(glu(&g.x, 1)), relu6: one(relu6(&g.x)), hardtanh: one(hardtanh(&g.x, -1.0, 1.0)),
+        hardsigmoid: one(hardsigmoid(&g.x)), hardswish: one(hardswish(&g.x)), leaky_relu: one(leaky_relu(&g.x, 0.1)),
+        prelu: one(prelu(&g.x, &g.row.squeeze(0)?)), hardshrink: one(hardshrink(&g.x, 0.5)), softshrink: one(softshrink(&g.x, 0.5)),
+        threshold: one(threshold(&g.x, 0.5, 0.0)),
+    ];
+    all.into()
+}
+
+fn losses() -> Calls {
+    const MEAN: Reduction = Reduction::Mean;
+    let all = calls![|g|
+        l1_loss: one(l1_loss(&g.x, &g.row, MEAN)), smooth_l1_loss: one(smooth_l1_loss(&g.x, &g.row, 2.0, MEAN)),
+        huber_loss: one(huber_loss(&g.x, &g.row, 2.0, MEAN)), bce_loss: one(bce_loss(&g.x, &g.x, Some(&g.row), MEAN)),
+        bce_with_logits: {
+            let options = BceWithLogits { weight: Some(&g.row), pos_weight: Some(&g.row), reduction: MEAN };
+            one(bce_with_logits(&g.x, &g.x, options))
+        },
+        nll_loss: {
+            let weight = g.row.squeeze(0)?;
+            let weighted = NllLoss { weight: Some(&weight), ..NllLoss::default() };
+            Ok(vec![nll_loss(&g.x, &g.n, weighted)?, nll_loss(&g.x, &g.n, NllLoss::default())?])
+        },
+        kl_div: Ok(vec![kl_div(&g.x, &g.row, false, MEAN)?, kl_div(&g.x, &g.row, true, MEAN)?]),
+        poisson_nll_loss: one(poisson_nll_loss(&g.x, &g.row, PoissonNll { full: true, ..PoissonNll::default() })),
+        gaussian_nll_loss: one(gaussian_nll_loss(&g.x, &g.row, &g.row, GaussianNll { full: true, ..GaussianNll::default() })),
+        cosine_similarity: one(cosine_similarity(&g.x, &g.row, 1, 1e-8)),
+        pairwise_distance: Ok(vec![pairwise_distance(&g.x, &g.row, 2.0, 1e-6)?, pairwise_distance(&g.x, &g.row, 3.0, 1e-6)?]),
+        hinge_embedding_loss: one(hinge_embedding_loss(&g.x, &g.row, 1.0, MEAN)),
+        margin_ranking_loss: one(margin_ranking_loss(&g.x, &g.row, &g.row, 1.0, MEAN)),
+        soft_margin_loss: one(soft_margin_loss(&g.x, &g.x, MEAN)),
+        cosine_embedding_loss: one(cosine_embedding_loss(&g.x, &g.x, &g.row.squeeze(0)?, 0.5, MEAN)),
+        triplet_margin_loss: one(triplet_margin_loss(&g.x, &g.row, &g.row, 1.0, 2.0, MEAN)),
+    ];
+    all.into()
+}
+
+fn networks() -> Calls {
+    let all = calls![|g|
+        conv1d: one(conv1d(&g.stack, &g.stack, None, Conv1d::default())),
+        conv3d: one(conv3d(&g.image.unsqueeze(0)?, &g.image.unsqueeze(0)?, None, Conv3d::default())),
+        conv_transpose1d: one(conv_transpose1d(&g.stack, &g.stack.reshape([4, 2, 4])?, None, ConvTranspose1d { groups: 2, ..Default::default() })),
+        conv_transpose2d: one(conv_transpose2d(&g.image, &g.image.transpose(0, 1)?, Some(&g.x.i((0, ..1))?), ConvTranspose2d::default())),
+        conv_transpose3d: one(conv_transpose3d(&g.image.unsqueeze(0)?, &g.image.unsqueeze(0)?, None, ConvTranspose3d::default())),
+        max_pool1d: one(max_pool1d(&g.stack, [2], MaxPool1d::default())), max_pool3d: one(max_pool3d(&g.image, [2; 3], MaxPool3d::default())),
+        avg_pool1d: one(avg_pool1d(&g.stack, [2], AvgPool1d { padding: [1], count_include_pad: false, ..AvgPool1d::default() })),
+        avg_pool3d: one(avg_pool3d(&g.image, [2; 3], AvgPool3d::default())),
+        adaptive_avg_pool1d: one(adaptive_avg_pool1d(&g.stack, [Some(3)])), adaptive_max_pool1d: one(adaptive_max_pool1d(&g.stack, [Some(3)])),
+        group_norm: one(group_norm(&g.image, 2, Some(&g.x.i((0, ..2))?), None, 1e-5)),
+        batch_norm: {
+            let channels = g.x.i((0, ..2))?;
+            let options = BatchNorm { running: Some((&channels, &channels)), weight: Some(&channels), ..BatchNorm::default() };
+            let (trained, evaluated) = (batch_norm(&g.image, BatchNorm { training: true, ..options })?, batch_norm(&g.image, options)?);
+            let each = instance_norm(&g.image, BatchNorm { training: true, ..options })?;
+            let (mean, var) = trained.running.expect("asked for");
+            Ok(vec![trained.y, mean, var, evaluated.y, each.y, each.running.expect("asked for").0])
+        },
+        argsort: one(argsort(&g.x, 0, true)), scatter_add: one(scatter_add(&g.x, 0, &g.few, &g.x)),
+        scatter_reduce: one(scatter_reduce(&g.x, 0, &g.few, &g.x, Reducer::Max)), index_add: one(index_add(&g.x, 0, &g.n, &g.x)),
+        lstm_layer: one(Ok(lstm_layer(&g.x.unsqueeze(0)?, &g.x.i((.., ..1))?, &g.x.i((.., ..1))?, &g.x.i((.., ..1))?, true)?.outputs)),
+        gru_layer: {
+            let (input, weight) = (g.stack.i((.., .., ..3))?, g.x.i((..3, ..1))?);
+            Ok(two(gru_layer(&input, &weight, &g.x.i((0, ..3))?, &g.x.i((.., ..1))?, false)?))
+        },
+        rnn_layer: Ok(two(rnn_layer(&g.stack, &g.x, &g.x, Nonlinearity::Relu, false)?)),
+        run: {
+            let scan = |unrolled| Scan { unrolled, sequences: &[&g.stack], ..Scan::new(2) }.run(&[&g.x], &[], |at, _, state| {
+                Ok((vec![state[0].add(&at[0])?], Vec::new()))
+            });
+            Ok([scan(false)?.0, scan(true)?.0].concat())
+        },
+    ];
     all.into()
 }
 

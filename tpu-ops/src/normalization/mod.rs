@@ -1,4 +1,8 @@
-//! Normalisation of rows.
+//! Normalisation: of rows here, of channels in `channels`.
+
+mod channels;
+
+pub use channels::{BatchNorm, Normalized, batch_norm, group_norm, instance_norm};
 
 use crate::composite::{attributes, composite, widened};
 use crate::require;

@@ -1,4 +1,11 @@
-//! Maxima and means of windows.
+//! Maxima and means of windows over one to three axes.
+
+mod adaptive;
+
+pub use adaptive::{
+    adaptive_avg_pool1d, adaptive_avg_pool2d, adaptive_avg_pool3d, adaptive_max_pool1d, adaptive_max_pool2d,
+    adaptive_max_pool3d,
+};
 
 use crate::composite::widened;
 use crate::place::beside;
@@ -8,23 +15,44 @@ use std::sync::Arc;
 use tpu_core::ir::{Axes, Op, Reducer, Window};
 use tpu_core::{DType, Result, Tensor, ensure};
 
-/// Steps of [`max_pool2d`]; the default is PyTorch's.
+/// Steps of the maxima of windows over N axes; the default is PyTorch's.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct MaxPool2d {
-    /// Step of height and width; that of the window if absent.
-    pub stride: Option<[usize; 2]>,
-    /// What never wins on both sides of height and width, at most half the window.
-    pub padding: [usize; 2],
+pub struct MaxPool<const N: usize> {
+    /// Step per axis; that of the window if absent.
+    pub stride: Option<[usize; N]>,
+    /// What never wins on both sides of each axis, at most half the window.
+    pub padding: [usize; N],
     /// Distance of the window's elements.
-    pub dilation: [usize; 2],
+    pub dilation: [usize; N],
     /// Count a last window that is not full, if it starts inside the input or the padding before it.
     pub ceil_mode: bool,
 }
 
-impl Default for MaxPool2d {
+/// Steps of [`max_pool1d`].
+pub type MaxPool1d = MaxPool<1>;
+/// Steps of [`max_pool2d`].
+pub type MaxPool2d = MaxPool<2>;
+/// Steps of [`max_pool3d`].
+pub type MaxPool3d = MaxPool<3>;
+
+impl<const N: usize> Default for MaxPool<N> {
     fn default() -> Self {
-        Self { stride: None, padding: [0, 0], dilation: [1, 1], ceil_mode: false }
+        Self { stride: None, padding: [0; N], dilation: [1; N], ceil_mode: false }
     }
+}
+
+/// [`max_pool2d`] over one axis: `x` is `[batch, channels, length]` or without the batch. PyTorch's `max_pool1d`.
+///
+/// ```
+/// use tpu_core::Tensor;
+/// use tpu_ops::{MaxPool1d, max_pool1d};
+/// let x = Tensor::from_vec(vec![1.0f32, 2.0, 4.0, 3.0], [1, 1, 4])?;
+/// assert_eq!(max_pool1d(&x, [2], MaxPool1d::default())?.to_vec::<f32>()?, [2.0, 4.0]);
+/// # Ok::<(), tpu_core::Error>(())
+/// ```
+#[track_caller]
+pub fn max_pool1d(x: &Tensor, window: [usize; 1], options: MaxPool1d) -> Result<Tensor> {
+    max_pool("max_pool1d", x, window, options)
 }
 
 /// The largest element of each window, NaN if there is one. PyTorch's `max_pool2d`.
@@ -44,22 +72,41 @@ impl Default for MaxPool2d {
 /// ```
 #[track_caller]
 pub fn max_pool2d(x: &Tensor, window: [usize; 2], options: MaxPool2d) -> Result<Tensor> {
+    max_pool("max_pool2d", x, window, options)
+}
+
+/// [`max_pool2d`] over three axes: `x` is `[batch, channels, depth, height, width]` or without the batch. PyTorch's `max_pool3d`.
+///
+/// ```
+/// use tpu_core::Tensor;
+/// use tpu_ops::{MaxPool3d, max_pool3d};
+/// let x = Tensor::from_vec(vec![1.0f32, 2.0, 4.0, 3.0], [1, 2, 2, 1])?;
+/// assert_eq!(max_pool3d(&x, [2, 2, 1], MaxPool3d::default())?.to_vec::<f32>()?, [4.0]);
+/// # Ok::<(), tpu_core::Error>(())
+/// ```
+#[track_caller]
+pub fn max_pool3d(x: &Tensor, window: [usize; 3], options: MaxPool3d) -> Result<Tensor> {
+    max_pool("max_pool3d", x, window, options)
+}
+
+#[track_caller]
+fn max_pool<const N: usize>(op: &'static str, x: &Tensor, window: [usize; N], options: MaxPool<N>) -> Result<Tensor> {
     let stride = options.stride.unwrap_or(window);
     let along = Tensor::checked(|| {
-        let number = x.dtype().is_integer() || require::float("max_pool2d", "an input", x).is_ok();
-        ensure!(number, DType, "max_pool2d", "requires an input of floats or integers, got {}", x.dtype());
-        geometry("max_pool2d", x, window, stride, options.padding, options.dilation, options.ceil_mode)
+        let number = x.dtype().is_integer() || require::float(op, "an input", x).is_ok();
+        ensure!(number, DType, op, "requires an input of floats or integers, got {}", x.dtype());
+        geometry(op, x, window, stride, options.padding, options.dilation, options.ceil_mode)
     })?;
     reduce(x, Reducer::Max, &along)
 }
 
-/// Steps of [`avg_pool2d`]; the default is PyTorch's.
+/// Steps of the means of windows over N axes; the default is PyTorch's.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct AvgPool2d {
-    /// Step of height and width; that of the window if absent.
-    pub stride: Option<[usize; 2]>,
-    /// Zeros on both sides of height and width, at most half the window.
-    pub padding: [usize; 2],
+pub struct AvgPool<const N: usize> {
+    /// Step per axis; that of the window if absent.
+    pub stride: Option<[usize; N]>,
+    /// Zeros on both sides of each axis, at most half the window.
+    pub padding: [usize; N],
     /// Count a last window that is not full, if it starts inside the input or the padding before it.
     pub ceil_mode: bool,
     /// Divide by the size of the window with the padding in it; else by the number of input elements in it.
@@ -68,10 +115,31 @@ pub struct AvgPool2d {
     pub divisor_override: Option<usize>,
 }
 
-impl Default for AvgPool2d {
+/// Steps of [`avg_pool1d`].
+pub type AvgPool1d = AvgPool<1>;
+/// Steps of [`avg_pool2d`].
+pub type AvgPool2d = AvgPool<2>;
+/// Steps of [`avg_pool3d`].
+pub type AvgPool3d = AvgPool<3>;
+
+impl<const N: usize> Default for AvgPool<N> {
     fn default() -> Self {
-        Self { stride: None, padding: [0, 0], ceil_mode: false, count_include_pad: true, divisor_override: None }
+        Self { stride: None, padding: [0; N], ceil_mode: false, count_include_pad: true, divisor_override: None }
     }
+}
+
+/// [`avg_pool2d`] over one axis: `x` is `[batch, channels, length]` or without the batch. PyTorch's `avg_pool1d`.
+///
+/// ```
+/// use tpu_core::Tensor;
+/// use tpu_ops::{AvgPool1d, avg_pool1d};
+/// let x = Tensor::from_vec(vec![1.0f32, 2.0, 4.0, 3.0], [1, 1, 4])?;
+/// assert_eq!(avg_pool1d(&x, [2], AvgPool1d::default())?.to_vec::<f32>()?, [1.5, 3.5]);
+/// # Ok::<(), tpu_core::Error>(())
+/// ```
+#[track_caller]
+pub fn avg_pool1d(x: &Tensor, window: [usize; 1], options: AvgPool1d) -> Result<Tensor> {
+    avg_pool("avg_pool1d", x, window, options)
 }
 
 /// The mean of each window. PyTorch's `avg_pool2d`.
@@ -88,12 +156,31 @@ impl Default for AvgPool2d {
 /// ```
 #[track_caller]
 pub fn avg_pool2d(x: &Tensor, window: [usize; 2], options: AvgPool2d) -> Result<Tensor> {
+    avg_pool("avg_pool2d", x, window, options)
+}
+
+/// [`avg_pool2d`] over three axes: `x` is `[batch, channels, depth, height, width]` or without the batch. PyTorch's `avg_pool3d`.
+///
+/// ```
+/// use tpu_core::Tensor;
+/// use tpu_ops::{AvgPool3d, avg_pool3d};
+/// let x = Tensor::from_vec(vec![1.0f32, 2.0, 4.0, 3.0], [1, 2, 2, 1])?;
+/// assert_eq!(avg_pool3d(&x, [2, 2, 1], AvgPool3d::default())?.to_vec::<f32>()?, [2.5]);
+/// # Ok::<(), tpu_core::Error>(())
+/// ```
+#[track_caller]
+pub fn avg_pool3d(x: &Tensor, window: [usize; 3], options: AvgPool3d) -> Result<Tensor> {
+    avg_pool("avg_pool3d", x, window, options)
+}
+
+#[track_caller]
+fn avg_pool<const N: usize>(op: &'static str, x: &Tensor, window: [usize; N], options: AvgPool<N>) -> Result<Tensor> {
     let stride = options.stride.unwrap_or(window);
     let along = Tensor::checked(|| {
-        require::float("avg_pool2d", "an input", x)?;
+        require::float(op, "an input", x)?;
         let divisor = options.divisor_override;
-        ensure!(divisor != Some(0), Value, "avg_pool2d", "requires a divisor of at least 1, got 0");
-        geometry("avg_pool2d", x, window, stride, options.padding, [1, 1], options.ceil_mode)
+        ensure!(divisor != Some(0), Value, op, "requires a divisor of at least 1, got 0");
+        geometry(op, x, window, stride, options.padding, [1; N], options.ceil_mode)
     })?;
     let sums = reduce(&widened(x)?, Reducer::Sum, &along)?;
     let dtype = sums.dtype();
@@ -102,11 +189,14 @@ pub fn avg_pool2d(x: &Tensor, window: [usize; 2], options: AvgPool2d) -> Result<
         None => {
             let full = along.iter().all(|axis| axis.always_full(options.count_include_pad));
             if full {
-                sums.div(window[0] as f64 * window[1] as f64)?
+                sums.div(window.iter().map(|&size| size as f64).product::<f64>())?
             } else {
-                let padded = options.count_include_pad;
-                let (rows, columns) = (along[0].counts(x, padded, dtype)?, along[1].counts(x, padded, dtype)?);
-                sums.div(&rows.unsqueeze(-1)?.mul(&columns)?)?
+                // The product of the counts along the axes.
+                let mut counts = along[0].counts(x, options.count_include_pad, dtype)?;
+                for axis in &along[1..] {
+                    counts = counts.unsqueeze(-1)?.mul(&axis.counts(x, options.count_include_pad, dtype)?)?;
+                }
+                sums.div(&counts)?
             }
         }
     };
@@ -159,26 +249,26 @@ impl Along {
     }
 }
 
-/// Checks the operands of a pooling; gives the windows along height and width.
-fn geometry(
+/// Checks the operands of a pooling; gives the windows along each axis.
+fn geometry<const N: usize>(
     op: &'static str,
     x: &Tensor,
-    window: [usize; 2],
-    stride: [usize; 2],
-    padding: [usize; 2],
-    dilation: [usize; 2],
+    window: [usize; N],
+    stride: [usize; N],
+    padding: [usize; N],
+    dilation: [usize; N],
     ceil: bool,
-) -> Result<[Along; 2]> {
-    ensure!(matches!(x.rank(), 3 | 4), Shape, op, "requires an input of 3 or 4 axes, got {}", x.shape());
+) -> Result<[Along; N]> {
+    ranks::<N>(op, x)?;
     for (name, numbers) in [("windows", window), ("strides", stride), ("dilations", dilation)] {
         let range = 1..=i32::MAX as usize;
         let valid = numbers.iter().all(|number| range.contains(number));
         ensure!(valid, Value, op, "requires {name} from 1 to 2^31 - 1, got {numbers:?}");
     }
-    let half = (0..2).all(|axis| padding[axis] <= window[axis] / 2);
+    let half = (0..N).all(|axis| padding[axis] <= window[axis] / 2);
     ensure!(half, Value, op, "requires padding of at most half the window, got {padding:?} of {window:?}");
     let one = |axis: usize| {
-        let size = x.shape().size(x.rank() - 2 + axis);
+        let size = x.shape().size(x.rank() - N + axis);
         let (window, stride, padding) = (window[axis], stride[axis], padding[axis]);
         let mut along = Along { size, window, stride, dilation: dilation[axis], padding, windows: 0 };
         let padded = size.saturating_add(2 * padding);
@@ -198,13 +288,24 @@ fn geometry(
         }
         Ok(along)
     };
-    Ok([one(0)?, one(1)?])
+    let mut found = [Along { size: 0, window: 1, stride: 1, dilation: 1, padding: 0, windows: 0 }; N];
+    for (axis, along) in found.iter_mut().enumerate() {
+        *along = one(axis)?;
+    }
+    Ok(found)
 }
 
-/// The reduction of windows over the last two axes.
+/// Checks that there are N axes behind the channels.
+fn ranks<const N: usize>(op: &'static str, x: &Tensor) -> Result<()> {
+    let fits = [N + 1, N + 2].contains(&x.rank());
+    ensure!(fits, Shape, op, "requires an input of {} or {} axes, got {}", N + 1, N + 2, x.shape());
+    Ok(())
+}
+
+/// The reduction of windows over the last axes.
 #[track_caller]
-fn reduce(x: &Tensor, kind: Reducer, along: &[Along; 2]) -> Result<Tensor> {
-    let lead = x.rank() - 2;
+fn reduce(x: &Tensor, kind: Reducer, along: &[Along]) -> Result<Tensor> {
+    let lead = x.rank() - along.len();
     let per_axis = |number: fn(&Along) -> usize| -> Axes {
         std::iter::repeat_n(1, lead).chain(along.iter().map(number)).collect()
     };

@@ -1,49 +1,11 @@
-//! Losses.
+//! Cross entropy, from logits or from logarithms of probabilities.
 
+use super::{Reduction, reduce};
 use crate::composite::{attributes, composite, widened};
 use crate::embedding::checked_indices;
 use crate::{log_softmax, require};
 use tpu_core::ir::Attribute;
 use tpu_core::{DType, Result, Tensor, ensure};
-
-/// What becomes of the losses of single elements.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub enum Reduction {
-    /// Their mean; NaN of none.
-    #[default]
-    Mean,
-    /// Their sum.
-    Sum,
-    /// They stay as they are.
-    None,
-}
-
-/// (x − y)², reduced. PyTorch's `mse_loss`.
-///
-/// `input`, `target`: shapes that broadcast, one float dtype. Errors otherwise.
-///
-/// ```
-/// use tpu_core::Tensor;
-/// use tpu_ops::{Reduction, mse_loss};
-/// let x = Tensor::from_slice(&[1.0f32, 4.0])?;
-/// let loss = mse_loss(&x, &x.zeros_like()?, Reduction::Mean)?;
-/// assert_eq!(loss.item::<f32>()?, 8.5);
-/// # Ok::<(), tpu_core::Error>(())
-/// ```
-#[track_caller]
-pub fn mse_loss(input: &Tensor, target: &Tensor, reduction: Reduction) -> Result<Tensor> {
-    Tensor::checked(|| {
-        require::float("mse_loss", "an input", input)?;
-        require::same_dtype("mse_loss", ("input", input), ("target", target))
-    })?;
-    let square = widened(input)?.sub(&widened(target)?)?.square()?;
-    let reduced = match reduction {
-        Reduction::Mean => square.mean_all()?,
-        Reduction::Sum => square.sum_all()?,
-        Reduction::None => square,
-    };
-    reduced.to_dtype(input.dtype())
-}
 
 /// How [`cross_entropy`] counts; the default is PyTorch's.
 #[derive(Clone, Copy, Debug)]
@@ -91,7 +53,7 @@ impl Default for CrossEntropy<'_> {
 /// ```
 #[track_caller]
 pub fn cross_entropy(logits: &Tensor, target: &Tensor, options: CrossEntropy<'_>) -> Result<Tensor> {
-    let axis = Tensor::checked(|| class_axis(logits, target, &options))?;
+    let axis = Tensor::checked(|| check(logits, target, &options))?;
     if target.dtype().is_float() {
         return with_probabilities(logits, target, axis, &options);
     }
@@ -113,53 +75,125 @@ pub fn cross_entropy(logits: &Tensor, target: &Tensor, options: CrossEntropy<'_>
             (losses, Some(weights))
         }
     };
-    let losses = ignored.select(0, &losses)?;
-    let reduced = match options.reduction {
-        Reduction::None => losses,
-        Reduction::Sum => losses.sum_all()?,
-        Reduction::Mean => {
-            let counted = match weights {
-                Some(weights) => ignored.select(0, &weights)?,
-                None => ignored.not()?.to_dtype(losses.dtype())?,
-            };
-            losses.sum_all()?.div(&counted.sum_all()?)?
-        }
-    };
-    reduced.to_dtype(logits.dtype())
+    over_rows(&losses, weights.as_ref(), &ignored, options.reduction)?.to_dtype(logits.dtype())
 }
 
-/// Checks the operands; gives the axis of classes.
-fn class_axis(logits: &Tensor, target: &Tensor, options: &CrossEntropy<'_>) -> Result<usize> {
+/// Reduces the losses of rows; a mean is over the weights of those that count.
+#[track_caller]
+fn over_rows(losses: &Tensor, weights: Option<&Tensor>, ignored: &Tensor, reduction: Reduction) -> Result<Tensor> {
+    let losses = ignored.select(0, losses)?;
+    match reduction {
+        Reduction::Mean => {
+            let counted = match weights {
+                Some(weights) => ignored.select(0, weights)?,
+                None => ignored.not()?.to_dtype(losses.dtype())?,
+            };
+            losses.sum_all()?.div(&counted.sum_all()?)
+        }
+        other => reduce(&losses, other),
+    }
+}
+
+/// How [`nll_loss`] counts; the default is PyTorch's.
+#[derive(Clone, Copy, Debug)]
+pub struct NllLoss<'a> {
+    /// A weight per class, `[classes]`, of the input's dtype.
+    pub weight: Option<&'a Tensor>,
+    /// Elements with this target count nothing; it need not be a class.
+    pub ignore_index: i64,
+    /// What becomes of the losses of single elements. A mean is over the weights of the targets that count.
+    pub reduction: Reduction,
+}
+
+impl Default for NllLoss<'_> {
+    fn default() -> Self {
+        Self { weight: None, ignore_index: -100, reduction: Reduction::Mean }
+    }
+}
+
+/// Minus what `input` has at the target class, times the weight of that class. PyTorch's `nll_loss`, which takes logarithms of
+/// probabilities, as [`log_softmax`] gives them.
+///
+/// Shapes, dtypes and errors are those of [`cross_entropy`] with class numbers.
+///
+/// ```
+/// use tpu_core::Tensor;
+/// use tpu_ops::{NllLoss, nll_loss};
+/// let input = Tensor::from_vec(vec![-1.0f32, -2.0], [1, 2])?;
+/// let loss = nll_loss(&input, &Tensor::from_slice(&[1i64])?, NllLoss::default())?;
+/// assert_eq!(loss.item::<f32>()?, 2.0);
+/// # Ok::<(), tpu_core::Error>(())
+/// ```
+#[track_caller]
+pub fn nll_loss(input: &Tensor, target: &Tensor, options: NllLoss<'_>) -> Result<Tensor> {
+    let NllLoss { weight, ignore_index, reduction } = options;
+    let axis = Tensor::checked(|| {
+        require::integer("nll_loss", "a target", target)?;
+        let axis = class_axis("nll_loss", input, target)?;
+        class_weight("nll_loss", input, axis, weight)?;
+        Ok(axis)
+    })?;
+    let target = target.to_dtype(DType::I64)?;
+    let ignored = target.eq(ignore_index)?;
+    if input.shape().size(axis) == 0 {
+        return over_rows(&Tensor::zeros(target.shape(), input.dtype())?, None, &ignored, reduction);
+    }
+    let target = ignored.select(0, &target)?;
+    let chosen = widened(input)?.gather(axis as isize, &target.unsqueeze(axis as isize)?)?.squeeze(axis as isize)?;
+    let weights = match weight {
+        Some(weight) => Some(widened(weight)?.take(&target, 0)?),
+        None => None,
+    };
+    let losses = match &weights {
+        Some(weights) => chosen.mul(weights)?.neg()?,
+        None => chosen.neg()?,
+    };
+    over_rows(&losses, weights.as_ref(), &ignored, reduction)?.to_dtype(input.dtype())
+}
+
+/// Checks the operands of cross entropy; gives the axis of classes.
+fn check(logits: &Tensor, target: &Tensor, options: &CrossEntropy<'_>) -> Result<usize> {
     const OP: &str = "cross_entropy";
-    require::float(OP, "logits", logits)?;
-    ensure!(logits.rank() >= 1, Shape, OP, "requires logits of at least one axis, got a scalar");
-    let axis = usize::from(logits.rank() > 1);
+    let axis = class_axis(OP, logits, target)?;
     if target.dtype().is_float() {
-        require::same_dtype(OP, ("logits", logits), ("target", target))?;
-        require::sizes(OP, "probabilities", target, logits.sizes())?;
         let ignored = options.ignore_index;
         ensure!(ignored < 0, Value, OP, "requires a negative index to ignore beside probabilities, got {ignored}");
-    } else {
-        require::integer(OP, "a target", target)?;
-        let rest: Vec<usize> = logits.sizes()[..axis].iter().chain(&logits.sizes()[axis + 1..]).copied().collect();
-        ensure!(
-            target.sizes() == rest,
-            Shape,
-            OP,
-            "requires a target of the logits' shape without axis {axis}, got logits {} and target {}",
-            logits.shape(),
-            target.shape()
-        );
-        let some = logits.shape().size(axis) > 0 || target.elements() == 0;
-        ensure!(some, Index, OP, "requires a class for every target, got logits {}", logits.shape());
     }
     let smoothing = options.label_smoothing;
     ensure!((0.0..=1.0).contains(&smoothing), Value, OP, "requires a smoothing from 0 to 1, got {smoothing}");
-    if let Some(weight) = options.weight {
-        require::sizes(OP, "a weight", weight, &[logits.shape().size(axis)])?;
-        require::same_dtype(OP, ("logits", logits), ("weight", weight))?;
-    }
+    class_weight(OP, logits, axis, options.weight)?;
     Ok(axis)
+}
+
+/// Checks input and target; gives the axis of classes.
+fn class_axis(op: &'static str, logits: &Tensor, target: &Tensor) -> Result<usize> {
+    require::float(op, "logits", logits)?;
+    ensure!(logits.rank() >= 1, Shape, op, "requires logits of at least one axis, got a scalar");
+    let axis = usize::from(logits.rank() > 1);
+    if target.dtype().is_float() {
+        require::same_dtype(op, ("logits", logits), ("target", target))?;
+        require::sizes(op, "probabilities", target, logits.sizes())?;
+        return Ok(axis);
+    }
+    require::integer(op, "a target", target)?;
+    let rest: Vec<usize> = logits.sizes()[..axis].iter().chain(&logits.sizes()[axis + 1..]).copied().collect();
+    ensure!(
+        target.sizes() == rest,
+        Shape,
+        op,
+        "requires a target of the logits' shape without axis {axis}, got logits {} and target {}",
+        logits.shape(),
+        target.shape()
+    );
+    let some = logits.shape().size(axis) > 0 || target.elements() == 0;
+    ensure!(some, Index, op, "requires a class for every target, got logits {}", logits.shape());
+    Ok(axis)
+}
+
+fn class_weight(op: &'static str, logits: &Tensor, axis: usize, weight: Option<&Tensor>) -> Result<()> {
+    let Some(weight) = weight else { return Ok(()) };
+    require::sizes(op, "a weight", weight, &[logits.shape().size(axis)])?;
+    require::same_dtype(op, ("logits", logits), ("weight", weight))
 }
 
 /// The loss where the target holds probabilities.
@@ -179,13 +213,12 @@ fn with_probabilities(logits: &Tensor, target: &Tensor, axis: usize, options: &C
         terms = terms.mul(&widened(weight)?.reshape(sizes)?)?;
     }
     let reduced = match options.reduction {
-        Reduction::None => terms.sum([axis as isize], false)?,
-        Reduction::Sum => terms.sum_all()?,
         Reduction::Mean => {
             let elements = logits.elements().checked_div(classes).unwrap_or(0);
             // 0 / 0 of no element.
             terms.sum_all()?.div(elements as f64)?
         }
+        other => reduce(&terms.sum([axis as isize], false)?, other)?,
     };
     reduced.to_dtype(logits.dtype())
 }

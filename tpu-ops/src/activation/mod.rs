@@ -1,5 +1,11 @@
 //! Activation functions.
 
+mod piecewise;
+mod smooth;
+
+pub use piecewise::{hardshrink, hardsigmoid, hardswish, hardtanh, leaky_relu, prelu, relu6, softshrink, threshold};
+pub use smooth::{celu, elu, glu, logsigmoid, mish, selu, softplus, softsign, tanhshrink};
+
 use crate::composite::{attributes, composite, widened};
 use crate::require;
 use std::f64::consts::{FRAC_1_SQRT_2, FRAC_2_SQRT_PI, SQRT_2};
@@ -108,4 +114,11 @@ pub fn sigmoid(x: &Tensor) -> Result<Tensor> {
 #[track_caller]
 pub fn tanh(x: &Tensor) -> Result<Tensor> {
     x.tanh()
+}
+
+/// The input of a function of floats in the dtype that it is computed in.
+#[track_caller]
+fn float_input(op: &'static str, x: &Tensor) -> Result<Tensor> {
+    Tensor::checked(|| require::float(op, "an input", x))?;
+    widened(x)
 }
