@@ -43,10 +43,10 @@ pub struct Checkpoint {
 const OPTIMIZER: &str = "optimizer.";
 
 impl Checkpoint {
-    /// The parameters of a model and the state of its optimizer.
+    /// The parameters and buffers of a model and the state of its optimizer.
     pub fn of(model: &(impl Module + ?Sized), optimizer: Option<&dyn Optimizer>) -> Result<Self> {
         let mut checkpoint = Self::default();
-        for (name, param) in model.named_parameters() {
+        for (name, param) in model.named_state() {
             checkpoint.tensors.insert(name, param.value().detach());
         }
         if let Some(optimizer) = optimizer {
@@ -121,12 +121,12 @@ impl Checkpoint {
         Ok(checkpoint)
     }
 
-    /// Gives the parameters of a model, and its optimizer, the values of this checkpoint. Errors, and changes nothing,
-    /// unless there is a tensor of the right type for each parameter and the state is one of this optimizer. Other tensors
+    /// Gives the parameters and buffers of a model, and its optimizer, the values of this checkpoint. Errors, and changes nothing,
+    /// unless there is a tensor of the right type for each of them and the state is one of this optimizer. Other tensors
     /// are errors too: they belong to another model.
     pub fn restore(&self, model: &(impl Module + ?Sized), optimizer: Option<&mut dyn Optimizer>) -> Result<()> {
         let bad = |what: String| Error::new(ErrorKind::Format, "restore", what);
-        let params = model.named_parameters();
+        let params = model.named_state();
         let mut values = Vec::with_capacity(params.len());
         for (name, param) in &params {
             let tensor = self.tensors.get(name);

@@ -9,6 +9,7 @@
 pub mod amp;
 mod backward;
 mod clip;
+pub mod data;
 pub mod file;
 mod history;
 mod mode;

@@ -46,6 +46,13 @@ impl Param {
         }))
     }
 
+    /// A cell that requires no gradient: what a module keeps besides its parameters, such as running statistics.
+    pub fn buffer(value: Tensor) -> Self {
+        let buffer = Self::new(value);
+        buffer.0.lock().requires_grad = false;
+        buffer
+    }
+
     /// The current value, with a history that leads here if the parameter requires gradients and they are
     /// [enabled](crate::no_grad).
     ///

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use tpu_autograd::{GradOptions, grad, requires_grad};
 use tpu_core::ir::{Op, Reducer, Window};
 use tpu_core::{DType, Result, Tensor};
+use tpu_ops::Reduction;
 
 fn scatter(x: &Tensor, source: &Tensor, combiner: Reducer) -> Result<Tensor> {
     x.scatter(0, &Tensor::from_slice(&[0i64, 1, 1, 3, 1])?, source, Some(combiner))
@@ -52,6 +53,30 @@ fn apply(name: &str, x: &[Tensor]) -> Result<Tensor> {
             let op = Op::ReduceWindow { kind: Reducer::Max, window: Arc::new(window) };
             Ok(Tensor::record(op, &[a.into()])?.swap_remove(0))
         }
+        "relu6" => tpu_ops::relu6(a),
+        "hardtanh" => tpu_ops::hardtanh(a, -1.0, 1.0),
+        "hardsigmoid" => tpu_ops::hardsigmoid(a),
+        "hardswish" => tpu_ops::hardswish(a),
+        "hardshrink" => tpu_ops::hardshrink(a, 0.5),
+        "softshrink" => tpu_ops::softshrink(a, 0.5),
+        "threshold" => tpu_ops::threshold(a, 0.5, 2.0),
+        "leaky_relu" => tpu_ops::leaky_relu(a, 0.25),
+        "prelu" => tpu_ops::prelu(a, &x[1]),
+        "elu" => tpu_ops::elu(a, 1.0),
+        "celu" => tpu_ops::celu(a, 2.0),
+        "selu" => tpu_ops::selu(a),
+        "softplus" => tpu_ops::softplus(a, 1.0, 20.0),
+        "logsigmoid" => tpu_ops::logsigmoid(a),
+        "softsign" => tpu_ops::softsign(a),
+        "l1_loss" => tpu_ops::l1_loss(a, &x[1], Reduction::None),
+        "smooth_l1_loss" => tpu_ops::smooth_l1_loss(a, &x[1], 1.0, Reduction::None),
+        "huber_loss" => tpu_ops::huber_loss(a, &x[1], 1.0, Reduction::None),
+        "bce_loss" => tpu_ops::bce_loss(a, &Tensor::from_slice(&[0.0, 0.25, 1.0])?, None, Reduction::None),
+        "kl_div" => tpu_ops::kl_div(a, &Tensor::from_slice(&[0.0, 0.5])?, false, Reduction::None),
+        "margin_ranking_loss" => {
+            tpu_ops::margin_ranking_loss(a, &x[1], &Tensor::from_slice(&[1.0, -1.0])?, 0.0, Reduction::None)
+        }
+        "cosine_similarity" => tpu_ops::cosine_similarity(a, &x[1], 0, 1e-8)?.reshape(1),
         other => panic!("no function named {other}"),
     }
 }

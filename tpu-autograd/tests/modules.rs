@@ -6,7 +6,10 @@ mod attention;
 mod init;
 
 use tpu_autograd::nn::init::{Distribution, kaiming, xavier};
-use tpu_autograd::nn::{Conv2d, Conv2dOptions, Embedding, Linear, Module, MultiHeadAttention, evaluating};
+use tpu_autograd::nn::{
+    Conv2d, Conv2dOptions, ConvTranspose1d, ConvTransposeOptions, Embedding, Gru, Linear, Lstm, Module,
+    MultiHeadAttention, RecurrentOptions, evaluating,
+};
 use tpu_autograd::{Backward, GradOptions, grad};
 use tpu_core::{DType, ErrorKind, Result, Tensor};
 use tpu_ops::{Attention, Generator};
@@ -20,6 +23,15 @@ fn drawn(name: &str, shape: &[usize]) -> Result<Vec<Tensor>> {
             let options = Conv2dOptions { groups: 2, ..Conv2dOptions::default() };
             Box::new(Conv2d::new(4, 6, [3, 2], options, DType::F64, &generator)?)
         }
+        "conv transpose" => {
+            let options = ConvTransposeOptions { groups: 2, ..Default::default() };
+            Box::new(ConvTranspose1d::new(4, 6, [3], options, DType::F64, &generator)?)
+        }
+        "lstm" => {
+            let options = RecurrentOptions { layers: 2, bidirectional: true, ..Default::default() };
+            Box::new(Lstm::new(3, 4, options, DType::F64, &generator)?)
+        }
+        "gru" => Box::new(Gru::new(3, 4, RecurrentOptions::default(), DType::F64, &generator)?),
         "embedding" => Box::new(Embedding::new(5, 3, DType::F64, &generator)?),
         "attention" => {
             let attention = MultiHeadAttention::new(8, 2, true, DType::F64, &generator)?;

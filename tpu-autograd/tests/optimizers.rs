@@ -3,7 +3,10 @@
 #[path = "pytorch/optimizers.rs"]
 mod table;
 
-use tpu_autograd::optim::{AdamW, AdamWOptions, Group, Optimizer, Sgd, SgdOptions};
+use tpu_autograd::optim::{
+    Adadelta, AdadeltaOptions, Adagrad, AdagradOptions, Adam, AdamOptions, AdamW, AdamWOptions, Adamax, AdamaxOptions,
+    Group, Lion, LionOptions, Optimizer, RmsProp, RmsPropOptions, Sgd, SgdOptions,
+};
 use tpu_autograd::{Backward, Param, clip_grad_norm};
 use tpu_core::{DType, Result, Tensor};
 
@@ -36,8 +39,48 @@ fn optimizer(name: &str, params: Named) -> Result<Box<dyn Optimizer>> {
             let groups = vec![Group { params: middle, options }, Group { params: outer, options: rest }];
             Ok(Box::new(AdamW::with_groups(groups)?))
         }
-        other => panic!("no optimizer named {other}"),
+        other => adaptive(other, params),
     }
+}
+
+fn adaptive(name: &str, params: Named) -> Result<Box<dyn Optimizer>> {
+    let adam = AdamOptions { lr: 0.1, ..Default::default() };
+    let (betas, weight_decay) = ((0.8, 0.5), 0.1);
+    let adagrad = AdagradOptions { lr: 0.1, lr_decay: 0.25, initial_accumulator_value: 0.5, ..Default::default() };
+    let rmsprop = RmsPropOptions { lr: 0.02, alpha: 0.8, ..Default::default() };
+    let lion = LionOptions { lr: 0.05, ..Default::default() };
+    Ok(match name {
+        "adam" => Box::new(Adam::new(params, adam)?),
+        "adam decay" => {
+            let options = AdamOptions { lr: 0.05, betas: (0.8, 0.95), eps: 1e-6, weight_decay, amsgrad: false };
+            Box::new(Adam::new(params, options)?)
+        }
+        "adam amsgrad" => Box::new(Adam::new(params, AdamOptions { betas, weight_decay, amsgrad: true, ..adam })?),
+        "adam amsgrad late" => Box::new(Adam::new(params, AdamOptions { betas, amsgrad: true, ..adam })?),
+        "adamax" => {
+            Box::new(Adamax::new(params, AdamaxOptions { lr: 0.1, betas, weight_decay, ..Default::default() })?)
+        }
+        "adagrad" => Box::new(Adagrad::new(params, AdagradOptions { lr: 0.1, ..Default::default() })?),
+        "adagrad decay" => Box::new(Adagrad::new(params, AdagradOptions { weight_decay, eps: 1e-3, ..adagrad })?),
+        "adagrad decay late" => Box::new(Adagrad::new(params, adagrad)?),
+        "rmsprop" => Box::new(RmsProp::new(params, RmsPropOptions { lr: 0.05, ..Default::default() })?),
+        "rmsprop centered" => {
+            let options = RmsPropOptions { lr: 0.05, eps: 1e-3, weight_decay, centered: true, ..rmsprop };
+            Box::new(RmsProp::new(params, options)?)
+        }
+        "rmsprop momentum" => Box::new(RmsProp::new(params, RmsPropOptions { momentum: 0.9, ..rmsprop })?),
+        "rmsprop both" => {
+            let options = RmsPropOptions { eps: 1e-3, momentum: 0.5, centered: true, ..rmsprop };
+            Box::new(RmsProp::new(params, options)?)
+        }
+        "adadelta" => Box::new(Adadelta::new(params, AdadeltaOptions::default())?),
+        "adadelta decay" => {
+            Box::new(Adadelta::new(params, AdadeltaOptions { lr: 0.5, rho: 0.8, eps: 1e-3, weight_decay })?)
+        }
+        "lion" | "lion late" => Box::new(Lion::new(params, lion)?),
+        "lion decay" => Box::new(Lion::new(params, LionOptions { betas: (0.6, 0.8), weight_decay: 0.5, ..lion })?),
+        other => panic!("no optimizer named {other}"),
+    })
 }
 
 /// The loss of step `at` of a course: in those named late, `c` takes part from the third step on and `b` not in the fourth.

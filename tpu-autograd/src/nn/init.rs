@@ -82,12 +82,20 @@ pub(super) fn layer(
     dtype: DType,
     generator: &Generator,
 ) -> Result<(Tensor, Option<Tensor>)> {
-    let fan: usize = shape[1..].iter().product();
-    let bound = if fan == 0 { 0.0 } else { 1.0 / (fan as f64).sqrt() };
+    let bound = bound(shape);
     let weight = uniform(shape, -bound, bound, dtype, Some(generator))?;
-    let bias = match bias {
-        true => Some(uniform([shape[0]], -bound, bound, dtype, Some(generator))?),
-        false => None,
-    };
+    let bias = if bias { Some(self::bias(shape[0], shape, dtype, generator)?) } else { None };
     Ok((weight, bias))
+}
+
+/// A bias beside a weight of this shape, by default.
+pub(super) fn bias(outputs: usize, weight: &[usize], dtype: DType, generator: &Generator) -> Result<Tensor> {
+    let bound = bound(weight);
+    uniform([outputs], -bound, bound, dtype, Some(generator))
+}
+
+/// 1/√fan-in
+fn bound(weight: &[usize]) -> f64 {
+    let fan: usize = weight[1..].iter().product();
+    if fan == 0 { 0.0 } else { 1.0 / (fan as f64).sqrt() }
 }

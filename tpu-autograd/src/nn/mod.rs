@@ -1,22 +1,40 @@
 //! Modules: functions with named parameters. Names are PyTorch's, so that checkpoints can be exchanged.
 
+mod activation;
 mod attention;
+mod batch_norm;
 mod conv;
 mod embedding;
 pub mod init;
 mod linear;
 mod norm;
+mod pooling;
+mod recurrent;
 mod sequential;
 
+pub use activation::PRelu;
 pub use attention::{CausalSelfAttention, MultiHeadAttention};
-pub use conv::{Conv2d, Conv2dOptions};
+pub use batch_norm::{
+    BatchNorm, BatchNorm1d, BatchNorm2d, BatchNorm3d, InstanceNorm, InstanceNorm1d, InstanceNorm2d, InstanceNorm3d,
+    Running,
+};
+pub use conv::{
+    Conv, Conv1d, Conv1dOptions, Conv2d, Conv2dOptions, Conv3d, Conv3dOptions, ConvOptions, ConvTranspose,
+    ConvTranspose1d, ConvTranspose2d, ConvTranspose3d, ConvTransposeOptions,
+};
 pub use embedding::Embedding;
 pub use linear::Linear;
-pub use norm::{LayerNorm, RmsNorm};
-pub use sequential::{Dropout, Function, Sequential};
+pub use norm::{GroupNorm, LayerNorm, RmsNorm};
+pub use pooling::{
+    AdaptiveAvgPool, AdaptiveAvgPool1d, AdaptiveAvgPool2d, AdaptiveAvgPool3d, AdaptiveMaxPool, AdaptiveMaxPool1d,
+    AdaptiveMaxPool2d, AdaptiveMaxPool3d, AvgPool, AvgPool1d, AvgPool2d, AvgPool3d, MaxPool, MaxPool1d, MaxPool2d,
+    MaxPool3d,
+};
+pub use recurrent::{Cell, Gru, GruCell, Lstm, LstmCell, Recurrent, RecurrentOptions, Rnn, RnnCell, Weights};
+pub use sequential::{Dropout, Flatten, Function, Sequential};
 
 use crate::Param;
-use std::cell::Cell;
+use std::cell;
 use tpu_core::{Result, Tensor, lazy};
 
 /// A function of one tensor with parameters.
@@ -56,14 +74,18 @@ pub trait Module {
 
     /// All parameters with their dotted names, each cell once, by its first name.
     fn named_parameters(&self) -> Vec<(String, Param)> {
-        let mut found: Vec<(String, Param)> = Vec::new();
-        let mut add = |name: &str, param: &Param| {
-            if !found.iter().any(|(_, known)| known.is(param)) {
-                found.push((name.to_owned(), param.clone()));
-            }
-        };
-        self.visit(&mut Visitor { prefix: String::new(), found: &mut add });
-        found
+        named(self, |kind| kind == Kind::Parameter)
+    }
+
+    /// All buffers with their dotted names, each cell once: what a module keeps that no gradient changes, such as running
+    /// statistics.
+    fn named_buffers(&self) -> Vec<(String, Param)> {
+        named(self, |kind| kind == Kind::Buffer)
+    }
+
+    /// Parameters and buffers as they come, with PyTorch's names in its `state_dict`: what a checkpoint holds.
+    fn named_state(&self) -> Vec<(String, Param)> {
+        named(self, |_| true)
     }
 
     /// All parameters, each cell once.
@@ -77,16 +99,46 @@ pub trait Module {
     }
 }
 
-/// What [`Module::visit`] shows parameters and inner modules to.
+fn named(module: &(impl Module + ?Sized), wanted: fn(Kind) -> bool) -> Vec<(String, Param)> {
+    let mut found: Vec<(String, Param)> = Vec::new();
+    let mut add = |kind: Kind, name: &str, param: &Param| {
+        if wanted(kind) && !found.iter().any(|(_, known)| known.is(param)) {
+            found.push((name.to_owned(), param.clone()));
+        }
+    };
+    module.visit(&mut Visitor { prefix: String::new(), found: &mut add });
+    found
+}
+
+/// What a cell of a module is.
+#[derive(Clone, Copy, PartialEq)]
+enum Kind {
+    Parameter,
+    Buffer,
+}
+
+/// What [`Module::visit`] shows parameters, buffers and inner modules to.
 pub struct Visitor<'a> {
     prefix: String,
-    found: &'a mut dyn FnMut(&str, &Param),
+    found: &'a mut dyn FnMut(Kind, &str, &Param),
 }
 
 impl Visitor<'_> {
     /// A parameter of the module itself.
     pub fn param(&mut self, name: &str, param: &Param) {
-        (self.found)(&format!("{}{name}", self.prefix), param);
+        (self.found)(Kind::Parameter, &format!("{}{name}", self.prefix), param);
+    }
+
+    /// A parameter that may be missing.
+    pub fn optional(&mut self, name: &str, param: Option<&Param>) {
+        if let Some(param) = param {
+            self.param(name, param);
+        }
+    }
+
+    /// A buffer of the module itself: see [`Module::named_buffers`].
+    pub fn buffer(&mut self, name: &str, buffer: &Param) {
+        (self.found)(Kind::Buffer, &format!("{}{name}", self.prefix), buffer);
     }
 
     /// An inner module; its parameters' names start with `name` and a dot.
@@ -105,12 +157,12 @@ pub fn call(name: &str, module: &(impl Module + ?Sized), x: &Tensor) -> Result<T
 }
 
 thread_local! {
-    static TRAINING: Cell<bool> = const { Cell::new(true) };
+    static TRAINING: cell::Cell<bool> = const { cell::Cell::new(true) };
 }
 
 /// Whether modules of this thread behave as in training: dropout drops. True outside of [`evaluating`].
 pub fn is_training() -> bool {
-    TRAINING.with(Cell::get)
+    TRAINING.with(cell::Cell::get)
 }
 
 /// Runs `f` with modules of this thread behaving as in evaluation: dropout does nothing. PyTorch's `model.eval()`.

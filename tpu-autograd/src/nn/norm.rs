@@ -1,4 +1,4 @@
-//! Normalisation over the last axes.
+//! Normalisation over the last axes, or over groups of channels.
 
 use super::{Module, Visitor};
 use crate::{Param, amp};
@@ -72,5 +72,40 @@ impl Module for RmsNorm {
 
     fn visit(&self, visitor: &mut Visitor<'_>) {
         visitor.param("weight", &self.weight);
+    }
+}
+
+/// Zero mean and unit variance over groups of channels of each element of the batch, then an affine map per channel. PyTorch's
+/// `nn.GroupNorm`.
+#[derive(Clone, Debug)]
+pub struct GroupNorm {
+    /// Groups of channels.
+    pub groups: usize,
+    /// `[channels]`, ones at first.
+    pub weight: Option<Param>,
+    /// `[channels]`, zeros at first.
+    pub bias: Option<Param>,
+    /// Added to the variance.
+    pub eps: f64,
+}
+
+impl GroupNorm {
+    /// With weight and bias, and PyTorch's default `eps` of 1e-5.
+    pub fn new(groups: usize, channels: usize, dtype: DType) -> Result<Self> {
+        let weight = Some(Param::new(Tensor::ones([channels], dtype)?));
+        let bias = Some(Param::new(Tensor::zeros([channels], dtype)?));
+        Ok(Self { groups, weight, bias, eps: 1e-5 })
+    }
+}
+
+impl Module for GroupNorm {
+    fn forward(&self, x: &Tensor) -> Result<Tensor> {
+        let (weight, bias) = (amp::optional(self.weight.as_ref())?, amp::optional(self.bias.as_ref())?);
+        tpu_ops::group_norm(&amp::cast(x)?, self.groups, weight.as_ref(), bias.as_ref(), self.eps)
+    }
+
+    fn visit(&self, visitor: &mut Visitor<'_>) {
+        visitor.optional("weight", self.weight.as_ref());
+        visitor.optional("bias", self.bias.as_ref());
     }
 }

@@ -85,3 +85,26 @@ impl Module for Dropout {
 
     fn visit(&self, _visitor: &mut Visitor<'_>) {}
 }
+
+/// The axes from `first` to `last` as one. PyTorch's `nn.Flatten`, whose defaults are 1 and −1.
+#[derive(Clone, Copy, Debug)]
+pub struct Flatten {
+    /// The first axis of those.
+    pub first: isize,
+    /// The last axis of those.
+    pub last: isize,
+}
+
+impl Default for Flatten {
+    fn default() -> Self {
+        Self { first: 1, last: -1 }
+    }
+}
+
+impl Module for Flatten {
+    fn forward(&self, x: &Tensor) -> Result<Tensor> {
+        x.flatten(self.first, self.last)
+    }
+
+    fn visit(&self, _visitor: &mut Visitor<'_>) {}
+}

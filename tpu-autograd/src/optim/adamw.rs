@@ -1,5 +1,6 @@
 //! Adam with decoupled weight decay (Loshchilov and Hutter: *Decoupled weight decay regularization*, ICLR 2019).
 
+use super::correction::Correction;
 use super::{Count, Descent, Rule};
 use smallvec::{SmallVec, smallvec};
 use tpu_core::{Result, Tensor};
@@ -51,11 +52,14 @@ pub type AdamW = Descent<AdamWOptions>;
 
 impl Rule for AdamWOptions {
     const NAME: &'static str = "adamw";
-    const KEPT: &'static [&'static str] = &["exp_avg", "exp_avg_sq"];
     const COUNTS: bool = true;
 
     /// Step size and the root of the second bias correction.
     type Prepared = (Correction, Correction);
+
+    fn kept(&self) -> &'static [&'static str] {
+        &["exp_avg", "exp_avg_sq"]
+    }
 
     fn check(&self) -> Result<()> {
         Ok(())
@@ -70,15 +74,7 @@ impl Rule for AdamWOptions {
     }
 
     fn prepare(&self, count: &Count) -> Result<(Correction, Correction)> {
-        let Self { lr, betas, .. } = *self;
-        let Some(skipped) = &count.skipped else {
-            let one = |beta: f64| 1.0 - beta.powi(i32::try_from(count.steps).unwrap_or(i32::MAX));
-            return Ok((Correction::Number(lr / one(betas.0)), Correction::Number(one(betas.1).sqrt())));
-        };
-        // How many steps count is not known here: 1 − βᵗ = −expm1(t ln β) on the device.
-        let counted = skipped.value().neg()?.add(count.steps as f64)?;
-        let one = |beta: f64| counted.mul(beta.ln())?.expm1()?.neg();
-        Ok((Correction::Tensor(one(betas.0)?.recip()?.mul(lr)?), Correction::Tensor(one(betas.1)?.sqrt()?)))
+        corrections(count, self.lr, self.betas)
     }
 
     fn apply(
@@ -89,38 +85,26 @@ impl Rule for AdamWOptions {
         kept: Option<&[Tensor]>,
     ) -> Result<(Tensor, SmallVec<[Tensor; 2]>)> {
         let Self { lr, betas, eps, weight_decay } = *self;
-        let (m, v) = match kept {
-            Some([m, v]) => (m.clone(), v.clone()),
-            _ => (grad.zeros_like()?, grad.zeros_like()?),
-        };
-        let m = m.add(&grad.sub(&m)?.mul(1.0 - betas.0)?)?;
-        let v = v.mul(betas.1)?.add(&grad.mul(1.0 - betas.1)?.mul(grad)?)?;
+        let (m, v) = averages(grad, kept, betas)?;
         let spread = root.divide(&v.sqrt()?)?.add(eps)?;
         let next = value.mul(1.0 - lr * weight_decay)?.sub(&size.multiply(&m)?.div(&spread)?)?;
         Ok((next, smallvec![m, v]))
     }
 }
 
-/// A number known when recording, or only on the device.
-pub enum Correction {
-    /// Known.
-    Number(f64),
-    /// A scalar.
-    Tensor(Tensor),
+/// Of the step size and, under the root, of the second average.
+pub(super) fn corrections(count: &Count, lr: f64, betas: (f64, f64)) -> Result<(Correction, Correction)> {
+    let (size, root) = (Correction::bias(count, betas.0)?, Correction::bias(count, betas.1)?);
+    Ok((size.map(|one| lr / one, |one| one.recip()?.mul(lr))?, root.map(f64::sqrt, Tensor::sqrt)?))
 }
 
-impl Correction {
-    fn multiply(&self, x: &Tensor) -> Result<Tensor> {
-        match self {
-            Self::Number(number) => x.mul(*number),
-            Self::Tensor(tensor) => x.mul(&tensor.to_dtype(x.dtype())?),
-        }
-    }
-
-    fn divide(&self, x: &Tensor) -> Result<Tensor> {
-        match self {
-            Self::Number(number) => x.div(*number),
-            Self::Tensor(tensor) => x.div(&tensor.to_dtype(x.dtype())?),
-        }
-    }
+/// The next averages of the gradient and of its square.
+pub(super) fn averages(grad: &Tensor, kept: Option<&[Tensor]>, betas: (f64, f64)) -> Result<(Tensor, Tensor)> {
+    let (m, v) = match kept {
+        Some([m, v, ..]) => (m.clone(), v.clone()),
+        _ => (grad.zeros_like()?, grad.zeros_like()?),
+    };
+    let m = m.add(&grad.sub(&m)?.mul(1.0 - betas.0)?)?;
+    let v = v.mul(betas.1)?.add(&grad.mul(1.0 - betas.1)?.mul(grad)?)?;
+    Ok((m, v))
 }

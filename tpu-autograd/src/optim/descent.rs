@@ -11,14 +11,19 @@ pub trait Rule {
     /// The optimizer's name in errors.
     const NAME: &'static str;
 
-    /// What is kept per parameter, each of its type, by PyTorch's names.
-    const KEPT: &'static [&'static str];
-
     /// Whether the formulas depend on the number of steps.
     const COUNTS: bool;
 
     /// What depends on that number alone, and is the same for all parameters that have it.
     type Prepared;
+
+    /// What is kept per parameter, each of its type, by PyTorch's names.
+    fn kept(&self) -> &'static [&'static str];
+
+    /// What would be kept of a parameter that was never updated: zeros, if nothing else is said.
+    fn initial(&self, grad: &Tensor) -> Result<SmallVec<[Tensor; 2]>> {
+        self.kept().iter().map(|_| grad.zeros_like()).collect()
+    }
 
     /// Errors if the settings contradict each other.
     fn check(&self) -> Result<()>;
@@ -72,7 +77,7 @@ impl Count {
     }
 }
 
-/// An optimizer that applies a rule to each parameter: [`Sgd`](super::Sgd), [`AdamW`](super::AdamW).
+/// An optimizer that applies a rule to each parameter: [`Sgd`](super::Sgd), [`AdamW`](super::AdamW) and the others.
 ///
 /// Groups have settings of their own. Here biases and norms, which have one axis, do not decay:
 ///
@@ -144,6 +149,11 @@ impl<R: Rule> Descent<R> {
         self.groups.iter().map(|(_, options)| options)
     }
 
+    /// For each parameter the names of what is kept.
+    fn kept_names(&self) -> impl Iterator<Item = &'static [&'static str]> {
+        self.groups.iter().flat_map(|(size, options)| std::iter::repeat_n(options.kept(), *size))
+    }
+
     /// Counts the step for the parameters that have a gradient.
     fn count_step(&mut self, skip: Option<&Tensor>) -> Result<()> {
         self.steps += 1;
@@ -206,9 +216,9 @@ impl<R: Rule> Optimizer for Descent<R> {
                             }
                         }
                         (kept, _) => {
-                            // A skipped first step leaves zeros.
-                            let first = |new: Tensor| Ok(Param::new(unless(skip, &grad.zeros_like()?, new)?));
-                            *kept = Some(keep.into_iter().map(first).collect::<Result<_>>()?);
+                            let initial = options.initial(&grad)?;
+                            let first = |(new, old): (Tensor, &Tensor)| Ok(Param::new(unless(skip, old, new)?));
+                            *kept = Some(keep.into_iter().zip(&initial).map(first).collect::<Result<_>>()?);
                         }
                     }
                     param.set(unless(skip, &value, next)?)?;
@@ -239,8 +249,9 @@ impl<R: Rule> Optimizer for Descent<R> {
 
     fn state(&self) -> Result<BTreeMap<String, Tensor>> {
         let mut state = BTreeMap::from([("step".to_owned(), Tensor::scalar(self.steps as i64)?)]);
-        for (((name, _), kept), &count) in self.params.iter().zip(&self.kept).zip(&self.count_of) {
-            for (suffix, kept) in R::KEPT.iter().zip(kept.iter().flatten()) {
+        let each = self.params.iter().zip(&self.kept).zip(&self.count_of).zip(self.kept_names());
+        for ((((name, _), kept), &count), names) in each {
+            for (suffix, kept) in names.iter().zip(kept.iter().flatten()) {
                 state.insert(format!("{name}.{suffix}"), kept.value().detach());
             }
             let Count { steps, skipped } = &self.counts[count];
@@ -267,8 +278,8 @@ impl<R: Rule> Optimizer for Descent<R> {
         // Skipped steps by value, so that parameters which were updated together share a count again.
         let mut counts: Vec<(u64, Option<f32>)> = vec![(0, None)];
         let mut count_of = Vec::with_capacity(self.params.len());
-        for (name, param) in &self.params {
-            let names: SmallVec<[String; 2]> = R::KEPT.iter().map(|suffix| format!("{name}.{suffix}")).collect();
+        for ((name, param), names) in self.params.iter().zip(self.kept_names()) {
+            let names: SmallVec<[String; 2]> = names.iter().map(|suffix| format!("{name}.{suffix}")).collect();
             let (shape, dtype) = (param.shape(), param.dtype());
             let find = |name: &String| Ok(Param::new(saved(name, shape.sizes(), dtype)?.clone()));
             if !names.iter().any(|name| state.contains_key(name)) {

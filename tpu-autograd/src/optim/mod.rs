@@ -3,14 +3,30 @@
 //! Forward pass, backward pass and update are one program, which [`Optimizer::step`] ends. Learning rates and other
 //! numbers are inputs of that program: changing them compiles nothing.
 
+mod adadelta;
+mod adagrad;
+mod adam;
+mod adamax;
 mod adamw;
+mod correction;
 mod descent;
+mod lion;
+mod plateau;
+mod rmsprop;
 mod schedule;
 mod sgd;
 
+pub use adadelta::{Adadelta, AdadeltaOptions};
+pub use adagrad::{Adagrad, AdagradOptions};
+pub use adam::{Adam, AdamOptions};
+pub use adamax::{Adamax, AdamaxOptions};
 pub use adamw::{AdamW, AdamWOptions};
+pub use correction::Correction;
 pub use descent::{Count, Descent, Group, Rule};
-pub use schedule::CosineWithWarmup;
+pub use lion::{Lion, LionOptions};
+pub use plateau::{Better, Plateau, Threshold};
+pub use rmsprop::{RmsProp, RmsPropOptions};
+pub use schedule::{Anneal, CosineWithWarmup, Exponential, LinearWarmup, MultiStep, OneCycle, StepDecay};
 pub use sgd::{Sgd, SgdOptions};
 
 use crate::Param;

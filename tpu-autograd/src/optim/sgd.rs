@@ -39,10 +39,13 @@ pub type Sgd = Descent<SgdOptions>;
 
 impl Rule for SgdOptions {
     const NAME: &'static str = "sgd";
-    const KEPT: &'static [&'static str] = &["momentum_buffer"];
     const COUNTS: bool = false;
 
     type Prepared = ();
+
+    fn kept(&self) -> &'static [&'static str] {
+        if self.momentum == 0.0 { &[] } else { &["momentum_buffer"] }
+    }
 
     fn check(&self) -> Result<()> {
         ensure!(

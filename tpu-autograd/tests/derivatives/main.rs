@@ -10,5 +10,6 @@ mod elementwise;
 mod indexing;
 mod layout;
 mod linalg;
+mod networks;
 mod reductions;
 mod replicas;

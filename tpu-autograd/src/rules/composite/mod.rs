@@ -5,7 +5,9 @@
 
 mod activation;
 mod attention;
+mod loss;
 mod norm;
+mod recurrent;
 mod softmax;
 
 use super::{Context, Gradients, Saves};
@@ -22,7 +24,12 @@ enum Known {
     Silu,
     LayerNorm,
     RmsNorm,
+    BatchNorm,
+    BinaryCrossEntropy,
     Attention,
+    Lstm,
+    Gru,
+    Rnn,
 }
 
 impl Known {
@@ -35,7 +42,12 @@ impl Known {
             "tpu.silu" => Self::Silu,
             "tpu.layer_norm" => Self::LayerNorm,
             "tpu.rms_norm" => Self::RmsNorm,
+            "tpu.batch_norm" => Self::BatchNorm,
+            "tpu.binary_cross_entropy" => Self::BinaryCrossEntropy,
             "tpu.attention" => Self::Attention,
+            "tpu.lstm" => Self::Lstm,
+            "tpu.gru" => Self::Gru,
+            "tpu.rnn" => Self::Rnn,
             _ => return None,
         })
     }
@@ -53,9 +65,18 @@ pub(super) fn saves(name: &str) -> Saves {
         Some(Known::Attention) => Saves::inputs_from(0).and(Saves::output(0)).and(Saves::output(1)),
         Some(Known::Gelu | Known::Silu) => Saves::input(0),
         // Not the bias, which only moves.
-        Some(Known::LayerNorm | Known::RmsNorm) => Saves::input(0).and(Saves::input(1)),
+        Some(Known::LayerNorm | Known::RmsNorm | Known::BatchNorm) => Saves::input(0).and(Saves::input(1)),
+        Some(Known::BinaryCrossEntropy) => Saves::inputs_from(0),
+        // Weight and first state, outputs, and what was kept besides the last states.
+        Some(Known::Lstm) => Saves::input(1).and(Saves::input(2)).and(outputs(&[0, 3, 4])),
+        Some(Known::Gru) => Saves::input(1).and(Saves::input(2)).and(outputs(&[0, 2])),
+        Some(Known::Rnn) => Saves::input(1).and(Saves::input(2)).and(outputs(&[0])),
         None => Saves::NOTHING,
     }
+}
+
+fn outputs(numbers: &[usize]) -> Saves {
+    numbers.iter().fold(Saves::NOTHING, |saves, &number| saves.and(Saves::output(number)))
 }
 
 pub(super) fn gradients(cx: &Context<'_>, name: &str, attributes: &Attributes) -> Result<Gradients> {
@@ -67,7 +88,12 @@ pub(super) fn gradients(cx: &Context<'_>, name: &str, attributes: &Attributes) -
         Some(Known::Silu) => activation::silu(cx),
         Some(Known::LayerNorm) => norm::layer_norm(cx, attributes),
         Some(Known::RmsNorm) => norm::rms_norm(cx, attributes),
+        Some(Known::BatchNorm) => norm::batch_norm(cx, attributes),
+        Some(Known::BinaryCrossEntropy) => loss::binary_cross_entropy(cx),
         Some(Known::Attention) => attention::gradients(cx, attributes),
+        Some(Known::Lstm) => recurrent::lstm(cx, attributes),
+        Some(Known::Gru) => recurrent::gru(cx, attributes),
+        Some(Known::Rnn) => recurrent::rnn(cx, attributes),
         None => cx.no_derivative(&format!(" as {name}")),
     }
 }

@@ -1,6 +1,6 @@
-//! Normalisation over the last axes. Statistics are computed again: they cost one pass over rows that are read anyway.
+//! Normalisation over the last axes, or over all but that of channels. Statistics are computed again: they cost one pass over rows that are read anyway.
 
-use super::super::{Context, Gradients, constant};
+use super::super::{Context, Gradients, constant, scaled};
 use super::widened;
 use smallvec::SmallVec;
 use tpu_core::ir::Attributes;
@@ -48,6 +48,37 @@ pub(super) fn rms_norm(cx: &Context<'_>, attributes: &Attributes) -> Result<Grad
         None
     };
     affine(cx, gradient, &g, &normal, attributes)
+}
+
+/// As [`layer_norm`], over all axes but that of channels, where the weight leaves the means: Σ ḡ and Σ ḡ x̂ serve everything.
+pub(super) fn batch_norm(cx: &Context<'_>, attributes: &Attributes) -> Result<Gradients> {
+    let (g, x) = (widened(cx.grad()?)?, widened(&cx.input(0)?)?);
+    let axes = || (0..x.rank() as isize).filter(|&axis| axis != 1);
+    let centred = x.sub(&x.mean(axes(), true)?)?;
+    let variance = centred.square()?.mean(axes(), true)?;
+    let scale = variance.add(&constant(&variance, attributes.float("eps").unwrap_or(0.0))?)?.rsqrt()?;
+    let normal = centred.mul(&scale)?;
+    let (level, along) = (g.sum(axes(), true)?, g.mul(&normal)?.sum(axes(), true)?);
+    let channels = x.shape().size(1);
+    let each = 1.0 / (x.elements() as f64 / channels.max(1) as f64);
+    let gradient = if cx.needs(0) {
+        let inner = g.sub(&scaled(&level, each)?)?.sub(&normal.mul(&scaled(&along, each)?)?)?;
+        let scale = match attributes.flag("weight") {
+            true => scale.mul(&widened(&cx.input(1)?)?.reshape(scale.shape())?)?,
+            false => scale,
+        };
+        Some(inner.mul(&scale)?.to_dtype(cx.operands[0].dtype)?)
+    } else {
+        None
+    };
+    let mut gradients = SmallVec::from_iter([gradient]);
+    for (name, sum) in [("weight", along), ("bias", level)] {
+        if attributes.flag(name) {
+            let dtype = cx.operands[gradients.len()].dtype;
+            gradients.push(Some(sum.reshape([channels])?.to_dtype(dtype)?));
+        }
+    }
+    Ok(gradients)
 }
 
 /// The gradient of what the weight multiplied.
