@@ -14,7 +14,7 @@ use tpu_core::runtime::{Backend, CompileOptions};
 use tpu_core::testing::batch::{self, Case};
 use tpu_core::testing::compare::run;
 use tpu_core::testing::{arguments, xla};
-use tpu_core::{Complex64, DType, dtype::convert::cast, with_element};
+use tpu_core::{Complex64, DType, Literal, dtype::convert::cast, with_element};
 
 /// The ops of the program besides its parameters.
 fn ops(graph: &Graph) -> Vec<&Op> {
@@ -302,6 +302,24 @@ fn factors_of_a_matrix_that_is_not_finite_are_not_finite_on_xla() {
     });
     let wrong = outcome.wrong.iter().map(|(number, message)| format!("{}: {message}", cases[*number].name));
     assert!(outcome.wrong.is_empty(), "{}", wrong.collect::<Vec<_>>().join("\n"));
+}
+
+/// Bytes wrap around: 27 times 200 is 24. XLA, which computes with constants before the program runs, would give 127.
+#[test]
+fn a_convolution_of_constants_wraps_around_on_xla_too() {
+    let Some(backend) = plugin(pjrt::CPU, 1) else { return };
+    let name = "convolution int8";
+    let sample = samples::every_op().into_iter().find(|(other, _)| other == name).expect("a sample").1;
+    let types: Vec<Type> = sample.parameter_types(sample.main()).cloned().collect();
+    let filled = |ty: &Type, number: i8| Literal::splat(DType::I8, ty.shape.clone(), number);
+    let mut graph = Graph::new();
+    let main = graph.main();
+    let (x, kernel) = (graph.constant(main, filled(&types[0], 100)), graph.constant(main, filled(&types[1], 2)));
+    let product = graph.push(main, ops(&sample)[0].clone(), &[x, kernel]).unwrap();
+    graph.set_results(main, vec![product.into()]);
+    let expected = evaluate(&graph, &[]).unwrap().results;
+    assert_eq!(run(&backend, &graph, &[], CompileOptions::default()).unwrap(), expected);
+    assert!(expected[0].to_vec::<i8>().unwrap().iter().all(|&x| x != 127));
 }
 
 /// `x₁ = 1`, `k x₁ + x₂ = k + 1`, `k x₂ + x₃ = k + 1`: all are one. The inverse has `k²` in its last row, where three terms

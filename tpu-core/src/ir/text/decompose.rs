@@ -53,11 +53,13 @@ pub(super) fn decompose(op: &Op, operands: &[&Type]) -> Option<Graph> {
         {
             scatter_at_zero
         }
+        Op::AllGather { axis, .. } if operands[0].shape.size(*axis) == 0 => nothing,
         Op::AllReduce { kind, .. } | Op::ReduceScatter { kind, .. } if !is_reduced_between_devices(*kind, dtype?) => {
             gathered
         }
         Op::AllToAll { groups, .. } if groups.channel != 0 => without_channel,
         Op::CollectivePermute { channel: 1.., .. } => without_channel,
+        Op::Convolution(_) if !dtype?.is_differentiable() => unfolded,
         // XLA ends the process for a scalar's.
         Op::SelectAndScatter { .. } if operands[0].shape.rank() == 0 => |_, _, operands| vec![operands[1]],
         _ => return None,
@@ -290,6 +292,18 @@ fn gathered(build: &mut Builder, op: &Op, operands: &[Value]) -> Vec<Value> {
     };
     let all = build.push(all, &[x]);
     vec![build.push(Op::Reduce { kind, axes: smallvec![0] }, &[all])]
+}
+
+/// What devices give that have no elements, which StableHLO does not gather.
+fn nothing(_: &mut Builder, _: &Op, operands: &[Value]) -> Vec<Value> {
+    vec![operands[0]]
+}
+
+/// XLA computes a convolution of constants itself and has integers end at the largest of the type, where they wrap in
+/// the program: constants behind a barrier are none.
+fn unfolded(build: &mut Builder, op: &Op, operands: &[Value]) -> Vec<Value> {
+    let operands = build.all(Op::OptimizationBarrier, operands);
+    vec![build.push(op.clone(), &operands)]
 }
 
 /// On a channel these ops speak of partitions in StableHLO, of which a program of ours has one; the devices are replicas.

@@ -184,7 +184,12 @@ impl<'t> Lexer<'t> {
                 b'<' => open += 1,
                 b'>' => open -= 1,
                 byte if byte.is_ascii_alphanumeric() => {}
-                _ => return Err(error(self.source, start, "a tensor type of sizes and an element type, got none")),
+                0 => return Err(error(self.source, start, "a tensor type of sizes and an element type, got none")),
+                byte => {
+                    let byte = char::from(byte);
+                    let message = format_args!("a tensor type of sizes and an element type, got one with {byte:?}");
+                    return Err(error(self.source, start, message));
+                }
             }
             self.at += 1;
             if open == 0 {

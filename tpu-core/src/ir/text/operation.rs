@@ -64,6 +64,10 @@ pub(super) fn composite_of_ours(source: &str, operation: &Operation<'_>) -> Resu
             axis: constants.size("scatter_dimension")?,
             groups: Arc::new(constants.groups()?),
         },
+        "all_gather" => {
+            Op::AllGather { axis: constants.size("all_gather_dim")?, groups: Arc::new(constants.groups()?) }
+        }
+        "convolution" => Op::Convolution(Arc::new(Reader { fields: constants, operation }.convolution()?)),
         "all_to_all" => all_to_all(&constants)?,
         "collective_permute" => collective_permute(&constants)?,
         "qr" => Op::Qr,

@@ -96,7 +96,10 @@ mod tests {
                 "requires a valid operation, got: not requires operand of bool or integer dtype, got float32[2], at 3:5",
             ),
             (&TANH.replace("%v1 =", "%v1:2 ="), "requires names of 1 results, got other names, at 3:5"),
-            (&TANH.replace("2xf32", "?xf32"), "requires a tensor type of sizes and an element type, got none, at 3:42"),
+            (
+                &TANH.replace("2xf32", "?xf32"),
+                "requires a tensor type of sizes and an element type, got one with '?', at 3:42",
+            ),
             (&TANH.replace("2xf32", "2xf31"), "requires a tensor type, got tensor<2xf31>, at 3:36"),
             (&TANH.replace("tanh\"", "tanh"), "requires a closing quotation mark, got none in the line, at 3:11"),
             ("\u{e9}", "requires MLIR text, got '\u{e9}', at 3:5"),
