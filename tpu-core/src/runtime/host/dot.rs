@@ -1,9 +1,11 @@
-//! Matrix products by strides, through the `gemm` crate.
+//! Matrix products by strides, through the `gemm` crate, or [`skinny`] where an f32 operand has few rows.
 //!
 //! Operands are read where they are, transposed or not; batches run in parallel. `gemm` splits rows and columns among
 //! threads and never the sum, so results do not depend on the number of threads.
 
 use super::gemm::{At, Factor};
+use super::row::isa::Isa;
+use super::skinny::{self, FEW, Skinny};
 use crate::Complex64;
 use crate::DType;
 use gemm_common::Parallelism;
@@ -33,6 +35,7 @@ pub(crate) struct Dot {
     pub rhs: Matrix,
     pub out_base: u32,
     pub out_offset: usize,
+    pub isa: Isa,
 }
 
 impl Dot {
@@ -71,7 +74,10 @@ pub(crate) unsafe fn run(dot: &Dot, bases: &[*mut u8], parallel: bool) {
         // SAFETY: passed on to the caller; products of different indices are disjoint.
         unsafe {
             match dot.dtype {
-                DType::F32 => product::<f32>(dot, shared, index, inner),
+                DType::F32 => match skinny(dot, shared, index) {
+                    Some(few) => by_rows(dot, &few, inner),
+                    None => product::<f32>(dot, shared, index, inner),
+                },
                 DType::F64 => product::<f64>(dot, shared, index, inner),
                 _ => product::<Complex64>(dot, shared, index, inner),
             }
@@ -87,7 +93,8 @@ pub(crate) unsafe fn run(dot: &Dot, bases: &[*mut u8], parallel: bool) {
     });
 }
 
-unsafe fn product<T: Factor + Default>(dot: &Dot, shared: &Shared, index: usize, parallel: bool) {
+/// Elements from the start of the operands to the matrices of a product.
+fn skip(dot: &Dot, index: usize) -> (usize, usize) {
     let (mut lhs, mut rhs, mut rest) = (0, 0, index);
     for axis in (0..dot.batch.len()).rev() {
         let at = rest % dot.batch[axis];
@@ -95,6 +102,56 @@ unsafe fn product<T: Factor + Default>(dot: &Dot, shared: &Shared, index: usize,
         lhs += at * dot.lhs.batch[axis];
         rhs += at * dot.rhs.batch[axis];
     }
+    (lhs, rhs)
+}
+
+/// The product as one with few rows, if it is.
+fn skinny(dot: &Dot, shared: &Shared, index: usize) -> Option<Skinny> {
+    let (m, n, depth) = (dot.m, dot.n, dot.k);
+    let (few, many) = (m.min(n), m.max(n));
+    if few > FEW || depth == 0 {
+        return None;
+    }
+    let (lhs, rhs) = skip(dot, index);
+    let y = shared.0.cast::<f32>().wrapping_add(index * m * n);
+    let a = (shared.1.cast::<f32>().wrapping_add(lhs), dot.lhs.row, dot.lhs.col);
+    let b = (shared.2.cast::<f32>().wrapping_add(rhs), dot.rhs.col, dot.rhs.row);
+    let (((x, x_row, x_depth), (w, w_row, w_depth)), (y_few, y_many)) =
+        if m <= n { ((a, b), (n, 1)) } else { ((b, a), (1, n)) };
+    // `gemm` reads one row with adjacent columns as fast.
+    let known = if few == 1 { x_depth == 1 && w_depth == 1 } else { w_depth == 1 || w_row == 1 };
+    known.then_some(Skinny { few, many, depth, x, x_row, x_depth, w, w_row, w_depth, y, y_few, y_many })
+}
+
+/// Runs a product with few rows; in parallel by rows of the large operand.
+unsafe fn by_rows(dot: &Dot, of: &Skinny, parallel: bool) {
+    let (kernel, whole) = (skinny::kernel(dot.isa), Whole(*of));
+    let parts = if parallel { (rayon::current_num_threads() * 2).min(of.many.div_ceil(64)) } else { 1 };
+    let part = |part: usize| {
+        let of = whole.get();
+        let (first, end) = (of.many * part / parts, of.many * (part + 1) / parts);
+        // SAFETY: passed on to the caller.
+        unsafe { kernel(&of.part(first, end - first)) };
+    };
+    match parts {
+        1 => part(0),
+        _ => (0..parts).into_par_iter().for_each(part),
+    }
+}
+
+/// A product whose parts tasks share.
+struct Whole(Skinny);
+// SAFETY: parts write different elements, and operands are only read.
+unsafe impl Sync for Whole {}
+
+impl Whole {
+    fn get(&self) -> &Skinny {
+        &self.0
+    }
+}
+
+unsafe fn product<T: Factor + Default>(dot: &Dot, shared: &Shared, index: usize, parallel: bool) {
+    let (lhs, rhs) = skip(dot, index);
     let (m, n, k) = (dot.m, dot.n, dot.k);
     let threads = if parallel { Parallelism::Rayon(0) } else { Parallelism::None };
     // SAFETY: passed on to the caller.

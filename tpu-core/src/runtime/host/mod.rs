@@ -20,6 +20,7 @@ mod pool;
 mod program;
 mod row;
 mod scratch;
+mod skinny;
 #[cfg(test)]
 mod tests;
 mod tile;

@@ -3,6 +3,7 @@
 use super::view::{Axes, View, linear};
 use crate::ir::{DotDims, Graph, NodeId, Op, Type};
 use crate::runtime::host::dot::{Dot, Matrix};
+use crate::runtime::host::row::isa::Isa;
 use crate::{DType, ir};
 use smallvec::SmallVec;
 
@@ -57,7 +58,7 @@ pub(super) fn matrix_order(ty: &Type, batch: &[usize], contract: &[usize]) -> Op
 }
 
 /// A product of two views; `bases` say where the roots are.
-pub(super) fn dot(dims: &DotDims, dtype: DType, lhs: &View, rhs: &View) -> Option<Dot> {
+pub(super) fn dot(dims: &DotDims, dtype: DType, lhs: &View, rhs: &View, isa: Isa) -> Option<Dot> {
     let operand = |view: &View, batch: &ir::Axes, contract: &ir::Axes, left: bool| {
         let (rows, down) = joined(view, &free_axes(view.sizes.len(), batch, contract))?;
         let (_, along) = joined(view, contract)?;
@@ -70,5 +71,5 @@ pub(super) fn dot(dims: &DotDims, dtype: DType, lhs: &View, rhs: &View) -> Optio
     let (n, right) = operand(rhs, &dims.rhs_batch, &dims.rhs_contract, false)?;
     let k = dims.lhs_contract.iter().map(|&axis| lhs.sizes[axis]).product();
     let batch = dims.lhs_batch.iter().map(|&axis| lhs.sizes[axis]).collect();
-    Some(Dot { dtype, batch, m, n, k, lhs: left, rhs: right, out_base: 0, out_offset: 0 })
+    Some(Dot { dtype, batch, m, n, k, lhs: left, rhs: right, out_base: 0, out_offset: 0, isa })
 }

@@ -167,6 +167,28 @@ fn attention_scores_read_transposed_operands_and_mask_inside_the_softmax() {
 }
 
 #[test]
+fn products_of_few_rows_or_columns_have_the_same_bits_whatever_the_layouts() {
+    for (rows, turned) in [1, 2, 5, 8, 16].into_iter().flat_map(|rows| [(rows, false), (rows, true)]) {
+        let mut b = Build::new();
+        let x = b.input(DType::F32, &[rows, 300]);
+        let w = b.input(DType::F32, if turned { &[70, 300] } else { &[300, 70] });
+        let w = if turned { b.transpose(w, &[1, 0]) } else { w };
+        let y = b.matmul(x, w);
+        let (x, w) = (b.transpose(x, &[1, 0]), b.transpose(w, &[1, 0]));
+        let z = b.matmul(w, x);
+        let graph = b.done(&[y, z]);
+        let arguments = arguments(&graph, 11);
+        // Op by op, transposes are in memory.
+        let got = run(&graph, &arguments);
+        assert_eq!(got, run_one_by_one(&graph, &arguments), "{rows} rows, turned: {turned}");
+        for (isa, threads) in levels().into_iter().flat_map(|isa| [1, 2, 4].map(|threads| (isa, threads))) {
+            let again = run_with(&host(threads, isa), &graph, CompileOptions::default(), &arguments).unwrap().0;
+            assert!(got == again, "{rows} rows, turned: {turned}, {isa:?}, {threads} threads");
+        }
+    }
+}
+
+#[test]
 fn a_mask_of_counters_is_computed_where_it_is_used() {
     let mut b = Build::new();
     let (x, y) = (b.input(DType::F32, &[16, 16]), b.input(DType::F32, &[16, 16]));
