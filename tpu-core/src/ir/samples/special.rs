@@ -296,7 +296,10 @@ fn collectives(all: &mut Samples) {
     let groups = || pairs_of_four(7);
     let x = [f32s(&[4, 6])];
     all.add("all_reduce channel", &x, Op::AllReduce { kind: Reducer::Sum, groups: groups() });
-    all.add("all_gather nothing", &[f32s(&[0, 3])], Op::AllGather { axis: 0, groups: groups() });
+    let nothing = [f32s(&[0, 3])];
+    all.add("all_gather nothing", &nothing, Op::AllGather { axis: 0, groups: groups() });
+    all.add("reduce_scatter nothing", &nothing, Op::ReduceScatter { kind: Reducer::Sum, axis: 0, groups: groups() });
+    all.add("all_to_all nothing", &nothing, Op::AllToAll { split_axis: 0, concat_axis: 1, groups: groups() });
     all.add("all_gather channel", &x, Op::AllGather { axis: 0, groups: groups() });
     all.add("reduce_scatter channel", &x, Op::ReduceScatter { kind: Reducer::Max, axis: 1, groups: groups() });
     all.add("all_to_all channel", &x, Op::AllToAll { split_axis: 1, concat_axis: 1, groups: groups() });

@@ -9,6 +9,7 @@ mod lu;
 mod philox;
 mod power;
 
+use crate::ir::infer::infer;
 use crate::ir::{
     BinaryOp, BlockId, Comparison, CustomCall, Graph, Op, Reducer, ReplicaGroups, ScatterDims, Type, UnaryOp, Value,
     Window,
@@ -53,7 +54,15 @@ pub(super) fn decompose(op: &Op, operands: &[&Type]) -> Option<Graph> {
         {
             scatter_at_zero
         }
-        Op::AllGather { axis, .. } if operands[0].shape.size(*axis) == 0 => nothing,
+        Op::AllReduce { .. }
+        | Op::AllGather { .. }
+        | Op::ReduceScatter { .. }
+        | Op::AllToAll { .. }
+        | Op::CollectivePermute { .. }
+            if operands[0].shape.elements() == Some(0) =>
+        {
+            nothing
+        }
         Op::AllReduce { kind, .. } | Op::ReduceScatter { kind, .. } if !is_reduced_between_devices(*kind, dtype?) => {
             gathered
         }
@@ -294,9 +303,11 @@ fn gathered(build: &mut Builder, op: &Op, operands: &[Value]) -> Vec<Value> {
     vec![build.push(Op::Reduce { kind, axes: smallvec![0] }, &[all])]
 }
 
-/// What devices give that have no elements, which StableHLO does not gather.
-fn nothing(_: &mut Builder, _: &Op, operands: &[Value]) -> Vec<Value> {
-    vec![operands[0]]
+/// Nothing, which StableHLO refuses to gather and to scatter, in the shape that the op gives it.
+fn nothing(build: &mut Builder, op: &Op, operands: &[Value]) -> Vec<Value> {
+    let ty = build.ty(operands[0]);
+    let types = infer(op, &[&ty], &build.graph).expect("an op that was recorded");
+    vec![build.push(Op::Reshape(types[0].shape.clone()), operands)]
 }
 
 /// XLA computes a convolution of constants itself and has integers end at the largest of the type, where they wrap in
