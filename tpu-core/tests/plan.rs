@@ -171,6 +171,74 @@ fn operations_of_a_text_without_places_have_its_lines() {
 }
 
 #[test]
+fn files_that_are_no_text_of_stablehlo_are_refused_by_name() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("program.mlir");
+    let of = |bytes: &[u8]| {
+        std::fs::write(&file, bytes).unwrap();
+        Program::from_file(&file)
+    };
+    for (bytes, what) in
+        [(&b"ML\xefR\x01"[..], "MLIR bytecode"), (b"HloModule f\n", "HLO"), (b"\xff\xfe", "bytes that are no text")]
+    {
+        let error = of(bytes).unwrap_err();
+        assert!(error.kind() == ErrorKind::Format && error.message().contains(what), "{error}");
+    }
+    assert!(of(b"module {}").is_ok());
+    assert_eq!(Program::from_file(folder.path().join("none")).unwrap_err().kind(), ErrorKind::Io);
+}
+
+#[test]
+fn an_unknown_topology_is_an_error_that_names_known_ones() {
+    let Some(compiler) = compiler() else { return };
+    for name in ["v99:1x1", "v5litepod-4", "", "v5e"] {
+        let error = compiler.target(name).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Value, "{error}");
+        assert!(error.message().contains("v5e:1x1, v5p:1x1x1") && error.message().contains(name), "{error}");
+    }
+}
+
+#[test]
+fn a_loop_that_counts_is_as_long_as_it_counts_to() {
+    let Some(compiler) = compiler() else { return };
+    // As JAX writes `lax.scan(lambda x, i: (tanh(x @ x) * i, sum(x)), x, arange(7.0))`, less its function for the body.
+    let text = "module {
+      func.func @main(%x: tensor<128x128xf32>) -> (tensor<128x128xf32>, tensor<7xf32>) {
+        %i = stablehlo.iota dim = 0 : tensor<7xf32>
+        %zero = stablehlo.constant dense<0.0> : tensor<f32>
+        %sums = stablehlo.broadcast_in_dim %zero, dims = [] : (tensor<f32>) -> tensor<7xf32>
+        %c = stablehlo.constant dense<0> : tensor<i32>
+        %0:4 = stablehlo.while(%xs = %i, %at = %c, %a = %x, %out = %sums) : tensor<7xf32>, tensor<i32>, tensor<128x128xf32>, tensor<7xf32>
+        cond {
+          %n = stablehlo.constant dense<7> : tensor<i32>
+          %1 = stablehlo.compare LT, %at, %n, SIGNED : (tensor<i32>, tensor<i32>) -> tensor<i1>
+          stablehlo.return %1 : tensor<i1>
+        } do {
+          %1 = stablehlo.dynamic_slice %xs, %at, sizes = [1] : (tensor<7xf32>, tensor<i32>) -> tensor<1xf32>
+          %2 = stablehlo.reshape %1 : (tensor<1xf32>) -> tensor<f32>
+          %3 = stablehlo.dot_general %a, %a, contracting_dims = [1] x [0] : (tensor<128x128xf32>, tensor<128x128xf32>) -> tensor<128x128xf32>
+          %4 = stablehlo.tanh %3 : tensor<128x128xf32>
+          %5 = stablehlo.broadcast_in_dim %2, dims = [] : (tensor<f32>) -> tensor<128x128xf32>
+          %6 = stablehlo.multiply %4, %5 : tensor<128x128xf32>
+          %7 = stablehlo.reduce(%a init: %zero) applies stablehlo.add across dimensions = [0, 1] : (tensor<128x128xf32>, tensor<f32>) -> tensor<f32>
+          %8 = stablehlo.reshape %7 : (tensor<f32>) -> tensor<1xf32>
+          %9 = stablehlo.dynamic_update_slice %out, %8, %at : (tensor<7xf32>, tensor<1xf32>, tensor<i32>) -> tensor<7xf32>
+          %one = stablehlo.constant dense<1> : tensor<i32>
+          %10 = stablehlo.add %at, %one : tensor<i32>
+          stablehlo.return %xs, %10, %6, %9 : tensor<7xf32>, tensor<i32>, tensor<128x128xf32>, tensor<7xf32>
+        }
+        return %0#2, %0#3 : tensor<128x128xf32>, tensor<7xf32>
+      }
+    }";
+    for target in ["v5e:1x1", "v6e:1x1", "tpu7x:1x1x1"] {
+        let plan = plan(compiler, target, &Program::from_text(text));
+        let estimate = &plan.outcome.as_ref().unwrap().estimate;
+        assert_eq!(estimate.unbounded_loops, 0, "{plan}");
+        assert!(estimate.operations.iter().any(|operation| operation.runs == 7), "{plan}");
+    }
+}
+
+#[test]
 fn the_largest_batch_is_found() {
     let Some(compiler) = compiler() else { return };
     let target = compiler.target("v5e:1x1").unwrap();

@@ -6,7 +6,10 @@
 pub struct Chip {
     /// What topology names begin with.
     pub name: &'static str,
-    /// Most bf16 operations per second, as Google's documentation of Cloud TPU gives it.
+    /// A small topology of it.
+    pub(super) topology: &'static str,
+    /// Most bf16 operations per second, as Google's documentation of Cloud TPU gives it (cloud.google.com/tpu/docs/v5e and
+    /// the pages beside it, "peak compute per chip").
     pub flops_per_second: f64,
     /// Bytes per second of its memory, from there too.
     pub bytes_per_second: f64,
@@ -16,9 +19,18 @@ pub struct Chip {
 
 /// Devices per chip, peak of a chip, bandwidth of a chip, matrix units of a device and their side. The clock that follows
 /// from these is the published one where there is one: 700, 940 and 1050 MHz for v2, v3 and v4.
-const fn chip(name: &'static str, devices: f64, teraflops: f64, gigabytes: f64, units: f64, side: f64) -> Chip {
+const fn chip(
+    topology: &'static str,
+    name: &'static str,
+    devices: f64,
+    teraflops: f64,
+    gigabytes: f64,
+    units: f64,
+    side: f64,
+) -> Chip {
     Chip {
         name,
+        topology,
         flops_per_second: teraflops * 1e12 / devices,
         bytes_per_second: gigabytes * 1e9 / devices,
         flops_per_cycle: 2.0 * units * side * side,
@@ -27,13 +39,13 @@ const fn chip(name: &'static str, devices: f64, teraflops: f64, gigabytes: f64, 
 
 /// All generations that libtpu compiles for.
 pub(super) const CHIPS: &[Chip] = &[
-    chip("v2", 2.0, 46.0, 700.0, 1.0, 128.0),
-    chip("v3", 2.0, 123.0, 900.0, 2.0, 128.0),
-    chip("v4", 2.0, 275.0, 1228.0, 4.0, 128.0),
-    chip("v5e", 1.0, 197.0, 819.0, 4.0, 128.0),
-    chip("v5p", 1.0, 459.0, 2765.0, 8.0, 128.0),
-    chip("v6e", 1.0, 918.0, 1640.0, 4.0, 256.0),
-    chip("tpu7x", 2.0, 2307.0, 7380.0, 4.0, 256.0),
+    chip("v2:2x2", "v2", 2.0, 46.0, 700.0, 1.0, 128.0),
+    chip("v3:2x2", "v3", 2.0, 123.0, 900.0, 2.0, 128.0),
+    chip("v4:2x2x1", "v4", 2.0, 275.0, 1228.0, 4.0, 128.0),
+    chip("v5e:1x1", "v5e", 1.0, 197.0, 819.0, 4.0, 128.0),
+    chip("v5p:1x1x1", "v5p", 1.0, 459.0, 2765.0, 8.0, 128.0),
+    chip("v6e:1x1", "v6e", 1.0, 918.0, 1640.0, 4.0, 256.0),
+    chip("tpu7x:1x1x1", "tpu7x", 2.0, 2307.0, 7380.0, 4.0, 256.0),
 ];
 
 impl Chip {

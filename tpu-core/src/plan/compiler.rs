@@ -1,6 +1,6 @@
 //! The compiler and what it compiles for.
 
-use super::chip::Chip;
+use super::chip::{CHIPS, Chip};
 use super::{Figures, Plan, Program, Refusal, estimate};
 use crate::runtime::pjrt::aot::Compiled;
 use crate::runtime::pjrt::api::Api;
@@ -90,7 +90,25 @@ impl Compiler {
     ///
     /// Errors with [`ErrorKind::Value`] for a name that the compiler does not know.
     pub fn target(&self, name: &str) -> Result<Target> {
-        Topology::new(&self.0, name).map(Target)
+        let wrong = |why: &str| {
+            let known: Vec<&str> = CHIPS.iter().map(|chip| chip.topology).collect();
+            let message = format!(
+                "requires a topology such as {}, a generation and its chips along each axis; got {name:?}{why}",
+                known.join(", ")
+            );
+            Error::new(ErrorKind::Value, "a target", message)
+        };
+        // Of less than that libtpu makes something: no name at all is a TPU v2.
+        if name.split_once(':').is_none_or(|(generation, chips)| generation.is_empty() || chips.is_empty()) {
+            return Err(wrong(""));
+        }
+        Topology::new(&self.0, name).map(Target).map_err(|error| match error.kind() {
+            ErrorKind::Value => {
+                let said = error.message().lines().next().unwrap_or_default();
+                wrong(&format!(", of which the compiler says: {said}"))
+            }
+            _ => error,
+        })
     }
 }
 
@@ -145,16 +163,17 @@ impl Target {
         Some(bytes as u64).filter(|&bytes| bytes > 0)
     }
 
-    /// Compiles a program for one device and asks what it takes. A large one takes minutes; `progress` is called a few
+    /// Compiles a program for its devices and asks what it takes on one of them. A large one takes minutes; `progress` is called a few
     /// times a second meanwhile, on this thread.
     ///
     /// A program that the compiler refuses is a plan too, see [`Plan::outcome`]. Errors if the compiler's answers cannot
     /// be read.
     pub fn plan(&self, program: &Program, progress: &mut dyn FnMut(Progress<'_>)) -> Result<Plan> {
+        let parallel = program.parallel()?;
         let start = Instant::now();
         let report = |elapsed| Progress { target: self.name(), batch: None, elapsed };
         let compiled = while_waiting(
-            || Compiled::new(&self.0, program.text(), program.options()),
+            || Compiled::new(&self.0, program.text(), program.options(), parallel),
             || progress(report(start.elapsed())),
         );
         let compile_time = start.elapsed();
@@ -167,6 +186,7 @@ impl Target {
             target: self.name().into(),
             device_kind: self.0.device_kind.clone(),
             devices: self.0.devices,
+            used: parallel.devices(),
             device_memory: self.device_memory(),
             chip: chip.copied(),
             compile_time,

@@ -6,6 +6,7 @@
 //! computation count only where there are more of them than it can hide.
 
 use super::chip::Chip;
+use super::rounds::rounds;
 use crate::runtime::pjrt::hlo::{Computation, Instruction, Module, Source};
 use std::collections::{HashMap, HashSet};
 
@@ -21,7 +22,10 @@ pub struct Estimate {
     pub unmodelled_seconds: f64,
     /// How many such operations there are.
     pub unmodelled: usize,
-    /// Loops of which the compiler does not know how often they run: counted once.
+    /// How many of them are among devices. The bytes count as those of memory; how long the links between devices take is
+    /// in no figure.
+    pub collectives: usize,
+    /// Loops of which nobody knows how often they run: counted once.
     pub unbounded_loops: usize,
     /// The most expensive operations, most expensive first.
     pub operations: Vec<Operation>,
@@ -113,7 +117,7 @@ impl<'a> Walk<'a> {
             }
             match &*instruction.opcode {
                 "while" => {
-                    let trips = instruction.trip_count();
+                    let trips = instruction.trip_count().or_else(|| rounds(self.module, computation, instruction));
                     self.out.unbounded_loops += usize::from(trips.is_none());
                     let runs = runs.saturating_mul(trips.unwrap_or(1));
                     instruction.called.iter().for_each(|&called| self.run(called, runs, depth));
@@ -141,6 +145,7 @@ impl<'a> Walk<'a> {
 
     fn unmodelled(&mut self, computation: &Computation, instruction: &'a Instruction, runs: u64) {
         self.out.unmodelled += 1;
+        self.out.collectives += usize::from(is_collective(&instruction.opcode));
         let Some(chip) = self.chip else { return };
         let least = self.start as f64 / chip.clock() * runs as f64;
         // What picks elements reads as many as it writes; of anything else, all of its operands.
@@ -164,19 +169,18 @@ impl<'a> Walk<'a> {
 
 /// Whether an operation does something when the program runs. Scalars are computed beside everything else.
 fn moves(instruction: &Instruction) -> bool {
-    const NOTHING: [&str; 9] = [
-        "parameter",
-        "constant",
-        "tuple",
-        "get-tuple-element",
-        "bitcast",
-        "copy-done",
-        "slice-done",
-        "async-done",
-        "after-all",
-    ];
+    const NOTHING: [&str; 6] = ["parameter", "constant", "tuple", "get-tuple-element", "bitcast", "after-all"];
     const SCALAR: u64 = 16;
-    instruction.bytes > SCALAR && !NOTHING.contains(&&*instruction.opcode)
+    // What ends a transfer was counted where it starts.
+    let opcode = &*instruction.opcode;
+    instruction.bytes > SCALAR && !NOTHING.contains(&opcode) && !opcode.ends_with("-done")
+}
+
+/// Whether an operation, or the start of one, is among devices.
+fn is_collective(opcode: &str) -> bool {
+    const COLLECTIVES: [&str; 6] =
+        ["all-gather", "all-reduce", "all-to-all", "collective-broadcast", "collective-permute", "reduce-scatter"];
+    COLLECTIVES.contains(&opcode.strip_suffix("-start").unwrap_or(opcode))
 }
 
 /// What MLIR's parser calls the file of an operation whose text says none.
@@ -261,6 +265,19 @@ mod tests {
         assert!((estimate.seconds.unwrap() / want - 1.0).abs() < 1e-9, "{estimate:?}");
         let names: Vec<&str> = estimate.operations.iter().map(|operation| &*operation.name).collect();
         assert_eq!(names[..2], ["copy.1", "g"]);
+    }
+
+    #[test]
+    fn operations_among_devices_are_counted_once() {
+        let chip = Chip::of("v5e:1x1").unwrap();
+        let program = module(vec![vec![
+            instruction("f", "fusion", 64, TEN, &[]),
+            instruction("all-reduce", "all-reduce", 819_000, "", &[]),
+            instruction("collective-permute-start", "collective-permute-start", 819_000, "", &[]),
+            instruction("collective-permute-done", "collective-permute-done", 819_000, "", &[]),
+        ]]);
+        let estimate = estimate(&program, Some(chip), None);
+        assert_eq!((estimate.unmodelled, estimate.collectives), (2, 2));
     }
 
     #[test]

@@ -4,7 +4,24 @@ use super::{Batch, Estimate, Figures, Memory, Operation, Place, Plan, Refusal};
 use serde_json::{Value, json};
 
 impl Plan {
-    /// The plan as JSON. `outcome` holds either `compiled` or `refused`.
+    /// The plan as JSON.
+    ///
+    /// | field | what it is |
+    /// |---|---|
+    /// | `target` | the topology's name |
+    /// | `device_kind`, `devices` | what the compiler calls a device, and how many the topology has |
+    /// | `used` | on how many of them the program runs; all figures are those of one of them |
+    /// | `device_memory` | bytes of a device's memory that programs may use, null if the compiler does not say |
+    /// | `peak_flops_per_second`, `clock` | of the device: bf16 operations and cycles per second, null if it is not known here |
+    /// | `compile_seconds` | how long compiling took on this machine |
+    /// | `outcome.refused` | `reason`; `out_of_memory` with `needed` and `available` bytes, null if the compiler does not say |
+    /// | `outcome.compiled.flops`, `bytes` | operations, and bytes read and written, as the compiler counts them |
+    /// | `….memory` | bytes: `arguments`, `outputs`, of which `aliased` in memory of arguments, `temporaries`, `code`, `peak`; `allocated` or null |
+    /// | `….estimate` | `seconds` or null, `cycles`; of the seconds, `unmodelled_seconds` for `unmodelled` operations that the compiler has no figure for; `collectives` of them are among devices, whose links are in no figure; `unbounded_loops` that are counted once |
+    /// | `….estimate.operations` | the most expensive: `name`, `cycles`, `runs`, `places` with `name`, `file` and `line` |
+    /// | `….share_of_peak` | from 0 to 1 by the estimate, null without one |
+    ///
+    /// `outcome` holds either `compiled` or `refused`.
     ///
     /// ```no_run
     /// # fn show(plan: &tpu_core::plan::Plan) {
@@ -18,6 +35,7 @@ impl Plan {
             "target": self.target,
             "device_kind": self.device_kind,
             "devices": self.devices,
+            "used": self.used,
             "device_memory": self.device_memory,
             "peak_flops_per_second": self.chip.map(|chip| chip.flops_per_second),
             "clock": self.chip.map(|chip| chip.clock()),
@@ -80,6 +98,7 @@ fn estimate(estimate: &Estimate) -> Value {
         "cycles": estimate.cycles,
         "unmodelled_seconds": estimate.unmodelled_seconds,
         "unmodelled": estimate.unmodelled,
+        "collectives": estimate.collectives,
         "unbounded_loops": estimate.unbounded_loops,
         "operations": estimate.operations.iter().map(operation).collect::<Vec<_>>(),
     })

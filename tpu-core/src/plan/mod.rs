@@ -16,7 +16,8 @@
 //! ```
 //!
 //! A [`Program`] is StableHLO text, a traced function or a recorded step of training. A [`Target`] is a topology such as
-//! `v5e:2x2`; the program is planned for one of its devices. The [`Plan`] says whether it compiles and, if so, its
+//! `v5e:2x2`; the program is planned for one of its devices, or for as many as it says
+//! ([`Program::with_replicas`]). The [`Plan`] says whether it compiles and, if so, its
 //! operations, memory and time. Memory is what the compiler laid out. Time is an [`Estimate`], and said to be one.
 //! [`Target::largest_batch`] looks for the largest batch that fits.
 //!
@@ -31,6 +32,7 @@ mod program;
 mod recorder;
 mod refusal;
 mod report;
+mod rounds;
 
 pub use batch::{Batch, Search};
 pub use chip::Chip;
@@ -57,8 +59,10 @@ pub struct Plan {
     pub target: String,
     /// What the compiler calls its devices.
     pub device_kind: String,
-    /// How many devices it has; the program is planned for one.
+    /// How many devices it has.
     pub devices: usize,
+    /// On how many of them the program runs.
+    pub used: usize,
     /// Bytes of a device's memory that programs may use, if the compiler says.
     pub device_memory: Option<u64>,
     /// The generation, if it is one that is known here.
@@ -73,8 +77,9 @@ pub struct Plan {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Figures {
-    /// Floating point operations, as the compiler counts them. One of float32 products takes several of the matrix
-    /// unit's bf16 operations.
+    /// Floating point operations, as the compiler counts them: once those of a loop whose rounds it did not note, even if
+    /// [`estimate`](Self::estimate) knows them. One of float32 products takes several of the matrix unit's bf16
+    /// operations.
     pub flops: f64,
     /// Bytes that operations read and write, on-chip memory included.
     pub bytes: f64,

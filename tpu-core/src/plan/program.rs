@@ -8,7 +8,9 @@ use crate::lazy::cell::Cell;
 use crate::lazy::slot::Slot;
 use crate::lazy::stream::Stream;
 use crate::runtime::CompileOptions;
-use crate::runtime::pjrt::donation;
+use crate::runtime::largest_replica;
+use crate::runtime::pjrt::parallel::Parallel;
+use crate::runtime::pjrt::{donation, guard};
 use crate::{Device, Error, ErrorKind, Result, Tensor, ensure};
 use std::borrow::Cow;
 use std::path::Path;
@@ -21,6 +23,8 @@ pub struct Program {
     /// Where the text came from.
     file: Option<String>,
     options: CompileOptions,
+    /// `None`: what the text says of itself.
+    replicas: Option<usize>,
 }
 
 /// Steps that [`Program::record`] makes at most until they repeat.
@@ -38,17 +42,29 @@ thread_local! {
 impl Program {
     /// A module of StableHLO text, whose program is the function `main`. Whether it is right, each target's compiler says.
     pub fn from_text(text: impl Into<String>) -> Self {
-        Self { text: text.into(), file: None, options: CompileOptions::default() }
+        Self { text: text.into(), file: None, options: CompileOptions::default(), replicas: None }
     }
 
     /// A module of StableHLO text in a file. Errors with [`ErrorKind::Io`] if it cannot be read, [`ErrorKind::Format`] if
-    /// it is not text: MLIR bytecode is refused, as nothing here could look into it before a compiler does.
+    /// it is MLIR bytecode or HLO: nothing here could look into these before a compiler does, which might end the process.
     pub fn from_file(path: impl AsRef<Path>) -> Result<Self> {
         let path = path.as_ref();
         let bytes = std::fs::read(path).map_err(|error| Error::io("plan", path, &error))?;
-        let text = String::from_utf8(bytes).map_err(|_| {
-            Error::new(ErrorKind::Format, "plan", format!("requires StableHLO as text in {}", path.display()))
-        })?;
+        let other = |what: &str| {
+            let message = format!(
+                "requires StableHLO as text in {}, got {what}; of JAX, jax.jit(f).lower(...).as_text() and \
+                 exported.mlir_module() are text",
+                path.display()
+            );
+            Error::new(ErrorKind::Format, "plan", message)
+        };
+        if bytes.starts_with(b"ML\xefR") {
+            return Err(other("MLIR bytecode"));
+        }
+        let text = String::from_utf8(bytes).map_err(|_| other("bytes that are no text"))?;
+        if text.trim_start().starts_with("HloModule") {
+            return Err(other("HLO"));
+        }
         Ok(Self { file: Some(path.display().to_string()), ..Self::from_text(text) })
     }
 
@@ -147,12 +163,47 @@ impl Program {
             (Cow::Borrowed(&cut.graph), Vec::new())
         };
         let text = text::print_with_locations(verify(&graph)?, &donors, &cut.locations);
-        Ok(Self { text, file: None, options: cut.options })
+        // Groups name every replica.
+        let replicas = cut.graph.nodes.iter().filter_map(|node| largest_replica(&node.op)).max();
+        Ok(Self { text, file: None, options: cut.options, replicas: replicas.map(|number| number as usize + 1) })
     }
 
     /// The text that compilers get.
     pub fn text(&self) -> &str {
         &self.text
+    }
+
+    /// The program as one that so many devices run, each with values of its own, as `num_replicas` says in XLA. A program that
+    /// was recorded runs on as many as its collectives name, one that was read on as many as its module's attributes
+    /// `mhlo.num_replicas` and `mhlo.num_partitions` say.
+    ///
+    /// ```
+    /// use tpu_core::plan::Program;
+    /// let text = "module { func.func @main() -> tensor<ui32> {
+    ///     %0 = stablehlo.replica_id : tensor<ui32>
+    ///     return %0 : tensor<ui32> } }";
+    /// let program = Program::from_text(text).with_replicas(4);
+    /// assert_eq!(program.devices()?, 4);
+    /// # Ok::<(), tpu_core::Error>(())
+    /// ```
+    pub fn with_replicas(self, replicas: usize) -> Self {
+        Self { replicas: Some(replicas), ..self }
+    }
+
+    /// How many devices run the program together.
+    ///
+    /// Errors with [`ErrorKind::Unsupported`] for no devices, for replicas of partitions, and if the text says what is no
+    /// number of devices.
+    pub fn devices(&self) -> Result<usize> {
+        self.parallel().map(|parallel| parallel.devices())
+    }
+
+    pub(super) fn parallel(&self) -> Result<Parallel> {
+        let said = Parallel::of_module(&guard::without_strings(&self.text))?;
+        match self.replicas {
+            Some(replicas) => Parallel::new(replicas, said.partitions, said.shardy),
+            None => Ok(said),
+        }
     }
 
     pub(super) fn file(&self) -> Option<&str> {

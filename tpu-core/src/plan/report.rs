@@ -5,8 +5,8 @@ use std::fmt;
 
 impl fmt::Display for Plan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { target, device_kind, devices, .. } = self;
-        writeln!(f, "{target}: one of {devices} × {device_kind}")?;
+        let Self { target, device_kind, devices, used, .. } = self;
+        writeln!(f, "{target}: {used} of {devices} × {device_kind}")?;
         let took = self.compile_time.as_secs_f64();
         match &self.outcome {
             Ok(figures) => {
@@ -40,16 +40,22 @@ impl Plan {
             writeln!(f, "  step time   {} cycles, an estimate; the clock is not known here", estimate.cycles)?;
             return self.show_operations(figures, f);
         };
-        writeln!(
-            f,
-            "  step time   {}, an estimate: {} cycles at {:.2} GHz, and {} for {} operations that the compiler has no \
-             figure for",
-            time(seconds),
-            estimate.cycles,
-            chip.clock() / 1e9,
-            time(estimate.unmodelled_seconds),
-            estimate.unmodelled
-        )?;
+        let clock = chip.clock() / 1e9;
+        writeln!(f, "  step time   {}, an estimate: {} cycles at {clock:.2} GHz", time(seconds), estimate.cycles)?;
+        if estimate.unmodelled > 0 {
+            let (taken, count) = (time(estimate.unmodelled_seconds), estimate.unmodelled);
+            writeln!(
+                f,
+                "              and {taken} for operations that the compiler has no figure for, {count} of them"
+            )?;
+        }
+        if estimate.collectives > 0 {
+            let count = estimate.collectives;
+            writeln!(
+                f,
+                "              operations among devices, {count} of them, without the time of links between devices"
+            )?;
+        }
         if estimate.unbounded_loops > 0 {
             writeln!(f, "              {} loops of unknown length are counted once", estimate.unbounded_loops)?;
         }
@@ -83,7 +89,7 @@ impl fmt::Display for Batch {
                 write!(f, "largest batch {batch}; {too_large} does not fit ({tried} programs compiled)")
             }
             (Some((batch, _)), None) => write!(f, "batch {batch} fits, as all that were tried ({tried})"),
-            (None, _) => write!(f, "no batch fits ({tried} programs compiled)"),
+            (None, _) => write!(f, "no batch that was tried fits ({tried} programs compiled)"),
         }
     }
 }

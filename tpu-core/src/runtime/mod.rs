@@ -82,17 +82,21 @@ pub trait Backend: Send + Sync + Debug {
     fn reset_peak_memory(&self, device: usize);
 }
 
-/// Errors with `Value` if an op names a replica that there is not.
-pub(crate) fn check_replicas(op: &Op, replicas: usize) -> Result<()> {
-    let largest = match op {
+/// The largest number of a replica that an op names.
+pub(crate) fn largest_replica(op: &Op) -> Option<u32> {
+    match op {
         Op::AllReduce { groups, .. }
         | Op::AllGather { groups, .. }
         | Op::ReduceScatter { groups, .. }
         | Op::AllToAll { groups, .. } => groups.groups.iter().flatten().copied().max(),
         Op::CollectivePermute { pairs, .. } => pairs.iter().flat_map(|&(from, to)| [from, to]).max(),
         _ => None,
-    };
-    match largest {
+    }
+}
+
+/// Errors with `Value` if an op names a replica that there is not.
+pub(crate) fn check_replicas(op: &Op, replicas: usize) -> Result<()> {
+    match largest_replica(op) {
         Some(number) if number as usize >= replicas => {
             bail!(Value, op.name(), "requires replicas from 0 to {}, got {number}", replicas - 1)
         }

@@ -2,7 +2,7 @@
 
 use super::attribute;
 use super::identity::Target;
-use super::lowered::ProgramOptions;
+use super::parallel::Parallel;
 use super::sys::{self, Args, Raw};
 use super::topology::Topology;
 use super::{ahead, api, compile_options, guard, loaded};
@@ -59,14 +59,16 @@ pub struct Memory {
 }
 
 impl Compiled {
-    /// Compiles StableHLO text for one device.
+    /// Compiles StableHLO text for as many devices as `parallel` says.
     ///
     /// Errors with [`OutOfMemory`](crate::ErrorKind::OutOfMemory) if the compiler finds that the program does not fit the device's memory,
     /// with [`Unsupported`](crate::ErrorKind::Unsupported) for a program that would end the process, see [`guard`], else with the compiler's
     /// own error.
-    pub fn new(topology: &Arc<Topology>, text: &str, options: CompileOptions) -> Result<Self> {
-        guard::check(text)?;
-        let options = compile_options::encode(PLATFORM, &ProgramOptions { common: options, ..Default::default() });
+    pub fn new(topology: &Arc<Topology>, text: &str, options: CompileOptions, parallel: Parallel) -> Result<Self> {
+        guard::check(text, parallel)?;
+        let (devices, given) = (parallel.devices(), topology.devices);
+        ensure!(devices <= given, Device, "a program", "requires {devices} devices, {} has {given}", topology.name);
+        let options = compile_options::encode_ahead(PLATFORM, options, parallel);
         let program = loaded::program(text);
         // Text, options and program outlive the call, which is as long as the plugin needs them.
         let mut args = Args::new(sys::Compile {

@@ -1,18 +1,20 @@
 //! What libtpu ends the process on instead of saying that it is wrong, found in the text before it sees it.
 //!
 //! * Sizes that are not known when compiling and have no bound (`tensor<?xf32>`).
-//! * Collectives that name replicas which the compilation does not have: on `all_gather`, `all_to_all` and
-//!   `collective_permute`, where `all_reduce` gives an error.
+//! * Collectives that name devices which the compilation does not have: on `all_gather`, `all_to_all` and
+//!   `collective_permute`, where `all_reduce` gives an error. The numbers of `all_to_all` and `collective_permute` are those
+//!   of partitions if the operation has a channel, else those of replicas.
 //!
 //! What cannot be told is refused.
 
+use super::parallel::Parallel;
 use crate::{Error, ErrorKind, Result, ensure};
 
 /// Errors with [`ErrorKind::Unsupported`] for StableHLO text that would end the process.
-pub fn check(text: &str) -> Result<()> {
+pub fn check(text: &str, parallel: Parallel) -> Result<()> {
     let code = without_strings(text);
     refuse_unbounded(&code)?;
-    refuse_other_replicas(text, &code)
+    refuse_other_devices(&code, parallel)
 }
 
 /// Errors if a size is not known when compiling and has no bound. A `?` in the code is a size of a tensor whose bound stands
@@ -34,22 +36,61 @@ fn refuse_unbounded(code: &str) -> Result<()> {
     Ok(())
 }
 
-/// Errors if a collective names another replica than number 0: programs are compiled for one device. A list of replicas
-/// that cannot be read is refused.
-fn refuse_other_replicas(text: &str, code: &str) -> Result<()> {
-    // The generic form has the names of operations in strings.
-    const COLLECTIVES: [&str; 6] =
-        ["all_gather", "all_reduce", "reduce_scatter", "all_to_all", "collective_permute", "collective_broadcast"];
-    let is_there = |op: &&str| ["stablehlo.", "mhlo."].iter().any(|dialect| text.contains(&format!("{dialect}{op}")));
-    let Some(op) = COLLECTIVES.into_iter().find(is_there) else { return Ok(()) };
-    let lists = ["replica_groups=", "source_target_pairs="].into_iter().flat_map(|name| code.split(name).skip(1));
-    let largest: Vec<Option<usize>> = lists.map(|list| numbers(list)?.into_iter().max()).collect();
-    if !largest.is_empty() && largest.iter().all(|&largest| largest == Some(0)) {
-        return Ok(());
+/// What names of operations begin with.
+const DIALECTS: [&str; 3] = ["stablehlo.", "mhlo.", "sdy."];
+
+/// The operations among devices.
+const COLLECTIVES: [&str; 6] =
+    ["all_gather", "all_reduce", "reduce_scatter", "all_to_all", "collective_permute", "collective_broadcast"];
+
+/// Errors if a collective names a device that the program does not have. A list of devices that cannot be read is refused.
+///
+/// `code` has the names of operations, quoted or not, and no other strings.
+fn refuse_other_devices(code: &str, parallel: Parallel) -> Result<()> {
+    let found = |op: &'static str| {
+        let in_dialect = |dialect: &str| -> Vec<_> {
+            let name = format!("{dialect}{op}");
+            code.match_indices(&name).map(|(at, _)| (at, op)).collect()
+        };
+        DIALECTS.iter().flat_map(|dialect| in_dialect(dialect)).collect::<Vec<_>>()
+    };
+    let mut operations: Vec<(usize, &'static str)> = COLLECTIVES.into_iter().flat_map(found).collect();
+    operations.sort_unstable();
+    let ends = operations.iter().skip(1).map(|&(at, _)| at).chain([code.len()]);
+    for (&(at, op), end) in operations.iter().zip(ends) {
+        let attributes = attributes(&code[at..end]);
+        let devices = match attributes.contains("channel_handle") {
+            true if ["all_to_all", "collective_permute"].contains(&op) => parallel.partitions,
+            true if attributes.contains("use_global_device_ids") => parallel.devices(),
+            _ => parallel.replicas,
+        };
+        let list = ["replica_groups=", "source_target_pairs="].iter().find_map(|name| attributes.split_once(name));
+        let named = list.and_then(|(_, list)| numbers(list));
+        if named.as_ref().is_some_and(|all| !all.is_empty() && all.iter().all(|&number| number < devices)) {
+            continue;
+        }
+        let named = match named.into_iter().flatten().max() {
+            Some(largest) => format!("0 to {largest}"),
+            None => "others".into(),
+        };
+        let planned = match parallel {
+            Parallel { replicas: 1, partitions: 1, .. } => "one device, which programs are planned for".to_string(),
+            Parallel { replicas, partitions: 1, .. } => format!("replicas of the {replicas} that the program has"),
+            Parallel { partitions, .. } => format!("partitions of the {partitions} that the program has"),
+        };
+        let message = format!("requires {planned}, got a collective among {named}");
+        return Err(Error::new(ErrorKind::Unsupported, op, message));
     }
-    let named = largest.into_iter().max().flatten().map_or("others".into(), |largest| format!("0 to {largest}"));
-    let message = format!("requires one device, which programs are planned for, got a collective among {named}");
-    Err(Error::new(ErrorKind::Unsupported, op, message))
+    Ok(())
+}
+
+/// The attributes of the operation whose name `code` begins with: those between `<{` and `}>` in front of its regions, or, in
+/// the older form, what follows.
+fn attributes(code: &str) -> &str {
+    let regions = code.find("({").unwrap_or(code.len());
+    let start = code[..regions].find("<{");
+    let inside = start.and_then(|start| Some(&code[start..start + code[start..].find("}>")?]));
+    inside.unwrap_or(code)
 }
 
 /// The numbers of `dense<[[0,1],[2,3]]>…`.
@@ -69,20 +110,27 @@ fn unbounded(what: &str) -> Error {
     Error::new(ErrorKind::Unsupported, "a program", message)
 }
 
-/// The text without comments, blanks and the contents of strings, all of which may hold anything.
-fn without_strings(text: &str) -> String {
+/// The text without comments, blanks and the contents of strings, all of which may hold anything. Strings that are names of
+/// operations stay, as the generic form `"stablehlo.add"(…)` has them.
+pub fn without_strings(text: &str) -> String {
     let mut code = String::with_capacity(text.len());
     let mut characters = text.chars().peekable();
     while let Some(c) = characters.next() {
         match c {
             '"' => {
+                let start = code.len() + 1;
                 code.push('"');
                 while let Some(c) = characters.next() {
                     match c {
                         '\\' => drop(characters.next()),
                         '"' => break,
-                        _ => {}
+                        c => code.push(c),
                     }
+                }
+                let string = &code[start..];
+                let is_name = string.chars().all(|c| c.is_ascii_alphanumeric() || "._".contains(c));
+                if !is_name || !DIALECTS.iter().any(|dialect| string.starts_with(dialect)) {
+                    code.truncate(start);
                 }
                 code.push('"');
             }
@@ -141,7 +189,7 @@ mod tests {
             "tensor<?xf32",
         ];
         for text in bad {
-            let error = check(text).expect_err(text);
+            let error = check(text, Parallel::ONE).expect_err(text);
             assert_eq!(error.kind(), ErrorKind::Unsupported, "{text}");
         }
     }
@@ -155,24 +203,60 @@ mod tests {
             "name = \"tensor<?xf32>\\\"?\"",
         ];
         for text in good {
-            check(text).unwrap();
+            check(text, Parallel::ONE).unwrap();
         }
     }
 
+    const PERMUTE: &str = "stablehlo.collective_permute %x, source_target_pairs = ";
+
+    fn gather(list: &str) -> String {
+        format!("\"stablehlo.all_gather\" (%x) <{{replica_groups = dense<{list}> : tensor<1x1xi64>}}>\n")
+    }
+
     #[test]
-    fn a_collective_among_devices_is_refused_and_one_of_a_single_device_is_not() {
-        let groups =
-            |list: &str| format!("\"stablehlo.all_gather\"(%x) <{{replica_groups = dense<{list}> : tensor<1x1xi64>}}>");
+    fn a_collective_of_devices_that_there_are_not_is_refused() {
+        let alone = |text: &str| check(text, Parallel::ONE);
         for list in ["[[0, 1, 2, 3]]", "1", "\"0x00000000\"", "", "[[-1]]", "[[0, 99999999999999999999]]"] {
-            let error = check(&groups(list)).expect_err(list);
+            let error = alone(&gather(list)).expect_err(list);
             assert_eq!((error.kind(), error.op()), (ErrorKind::Unsupported, "all_gather"), "{list}");
         }
-        check(&groups("[[0]]")).unwrap();
-        check(&groups("0")).unwrap();
-        assert!(check(&(groups("0") + &groups("[[0, 1]]"))).is_err());
-        let permute = |pairs: &str| check(&format!("stablehlo.collective_permute %x, source_target_pairs = {pairs}"));
-        assert!(permute("dense<[[0, 3], [1, 0]]> : tensor<2x2xi64>").is_err() && permute("#pairs").is_err());
-        assert!(check("stablehlo.collective_permute %x").is_err());
-        check("loc(\"all_reduce/add\")").unwrap();
+        alone(&gather("[[0]]")).unwrap();
+        alone(&gather("0")).unwrap();
+        assert!(alone(&(gather("0") + &gather("[[0, 1]]"))).is_err());
+        for pairs in ["dense<[[0, 3], [1, 0]]> : tensor<2x2xi64>", "#pairs", ""] {
+            assert!(alone(&format!("{PERMUTE}{pairs}")).is_err(), "{pairs}");
+        }
+        assert!(alone("stablehlo.collective_permute %x").is_err());
+        alone("loc(\"all_reduce/add\") loc(\"stablehlo.all_reduce of all\")").unwrap();
+    }
+
+    #[test]
+    fn numbers_are_those_of_replicas_or_of_partitions() {
+        let four = |text: &str| check(text, Parallel::new(4, 1, false).unwrap());
+        let divided = |text: &str| check(text, Parallel::new(1, 4, true).unwrap());
+        let pairs = "dense<[[0, 3], [1, 0]]> : tensor<2x2xi64>";
+        // Without a channel, of replicas.
+        four(&gather("[[0, 1, 2, 3]]")).unwrap();
+        four(&format!("{PERMUTE}{pairs}")).unwrap();
+        assert!(divided(&gather("[[0, 1, 2, 3]]")).is_err());
+        let error = four(&gather("[[0, 1, 2, 4]]")).unwrap_err();
+        assert!(
+            error.message().contains("replicas of the 4 that the program has, got a collective among 0 to 4"),
+            "{error}"
+        );
+        // With one, of all devices if the operation says so, of partitions if it has no way to say.
+        let channel = "channel_handle = #stablehlo.channel_handle<handle = 1, type = 1>, ";
+        let reduce = |more: &str| {
+            format!(
+                "\"stablehlo.all_reduce\"(%x) <{{{channel}replica_groups = dense<[[0, 3]]> : tensor<1x2xi64>{more}}}> ({{
+                 ^bb0(%a: tensor<f32>, %b: tensor<f32>): stablehlo.return %a : tensor<f32> }}) : (tensor<f32>) -> tensor<f32>"
+            )
+        };
+        four(&reduce("")).unwrap();
+        assert!(divided(&reduce("")).is_err());
+        divided(&reduce(", use_global_device_ids")).unwrap();
+        let permute = format!("\"stablehlo.collective_permute\"(%x) <{{{channel}source_target_pairs = {pairs}}}>");
+        divided(&permute).unwrap();
+        assert!(four(&permute).is_err());
     }
 }

@@ -19,6 +19,8 @@ pub struct Module {
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Computation {
     pub instructions: Vec<Instruction>,
+    /// The number of the one whose result is that of the computation.
+    pub root: i64,
     /// Where each instruction stands, by its number.
     places: HashMap<i64, usize>,
 }
@@ -35,6 +37,12 @@ pub struct Instruction {
     pub operands: Vec<i64>,
     /// Computations that it runs, by number.
     pub called: Vec<i64>,
+    /// Of `get-tuple-element`: which.
+    pub element: usize,
+    /// Of `constant`: the value, if it is one integer.
+    pub integer: Option<i64>,
+    /// Of `compare`: `LT` and the like.
+    pub direction: String,
     /// Of its result, without padding; 0 of what is not data.
     pub bytes: u64,
     pub source: Source,
@@ -56,12 +64,17 @@ impl Computation {
     #[cfg(test)]
     pub fn new(instructions: Vec<Instruction>) -> Self {
         let places = instructions.iter().enumerate().map(|(at, instruction)| (instruction.id, at)).collect();
-        Self { instructions, places }
+        Self { root: instructions.last().map_or(0, |last| last.id), instructions, places }
+    }
+
+    /// The instruction of this number.
+    pub fn get(&self, id: i64) -> Option<&Instruction> {
+        self.places.get(&id).map(|&at| &self.instructions[at])
     }
 
     /// Bytes of the result of the instruction of this number.
     pub fn bytes_of(&self, id: i64) -> u64 {
-        self.places.get(&id).map_or(0, |&at| self.instructions[at].bytes)
+        self.get(id).map_or(0, |instruction| instruction.bytes)
     }
 }
 
@@ -130,6 +143,7 @@ fn read_computation(bytes: &[u8], frames: &mut Frames) -> Result<(i64, Computati
                 computation.instructions.push(instruction);
             }
             (5, Value::Number(number)) => id = number as i64,
+            (6, Value::Number(number)) => computation.root = number as i64,
             _ => {}
         }
     }
@@ -144,6 +158,8 @@ fn read_instruction(bytes: &[u8], frames: &mut Frames) -> Result<Instruction> {
             (2, Value::Bytes(bytes)) => instruction.opcode = text(bytes),
             (3, Value::Bytes(bytes)) => instruction.bytes = bytes_of_shape(bytes, TUPLES_IN_TUPLES)?,
             (7, Value::Bytes(bytes)) => instruction.source = frames.read_metadata(bytes)?,
+            (8, Value::Bytes(bytes)) => instruction.integer = integer_of_literal(bytes)?,
+            (13, Value::Number(number)) => instruction.element = number as usize,
             (28, Value::Bytes(bytes)) => instruction.target = text(bytes),
             (35, Value::Number(number)) => instruction.id = number as i64,
             (36, Value::Number(number)) => instruction.operands.push(number as i64),
@@ -151,10 +167,25 @@ fn read_instruction(bytes: &[u8], frames: &mut Frames) -> Result<Instruction> {
             (38, Value::Number(number)) => instruction.called.push(number as i64),
             (38, Value::Bytes(bytes)) => packed(bytes, &mut instruction.called)?,
             (43, Value::Bytes(bytes)) => instruction.config = text(bytes),
+            (63, Value::Bytes(bytes)) => instruction.direction = text(bytes),
             _ => {}
         }
     }
     Ok(instruction)
+}
+
+/// The value of a `LiteralProto` that is one integer of 32 or 64 bits.
+fn integer_of_literal(bytes: &[u8]) -> Result<Option<i64>> {
+    let mut values = Vec::new();
+    for field in Fields(bytes) {
+        match field? {
+            // s32s, s64s, u32s, u64s
+            (4..=7, Value::Number(number)) => values.push(number as i64),
+            (4..=7, Value::Bytes(bytes)) => packed(bytes, &mut values)?,
+            _ => {}
+        }
+    }
+    Ok(if let [value] = values[..] { Some(value) } else { None })
 }
 
 /// How deep tuples may stand in each other.

@@ -37,12 +37,13 @@ pub(crate) mod donation;
 mod event;
 mod executable;
 mod find;
-mod guard;
+pub(crate) mod guard;
 pub(crate) mod hlo;
 mod identity;
 mod loaded;
 mod lowered;
 mod options;
+pub(crate) mod parallel;
 mod sys;
 pub(crate) mod topology;
 
