@@ -102,7 +102,8 @@ struct Options {
     /// plugins` and no TPU; takes a minute or two per target
     #[arg(long, value_name = "TARGETS", value_delimiter = ',')]
     plan: Vec<String>,
-    /// With --plan: also looks for the largest batch that fits, which takes several programs
+    /// With --plan: also looks for the largest batch that fits, which takes several programs; Ctrl-C ends the search with
+    /// what it knows
     #[arg(long, requires = "plan")]
     largest_batch: bool,
     /// With --plan: JSON instead of text
@@ -176,13 +177,19 @@ fn plan(options: &Options) -> Result<()> {
     let (config, dtype) = (config(options), dtype(options));
     let program = planning::step(config, options.batch, dtype)?;
     let (mut plans, mut json) = (Vec::new(), Vec::new());
-    for target in &targets {
+    // While a batch is looked for, Ctrl-C gives what is known of it, once the program at hand is compiled.
+    let stopped = if options.largest_batch { stop_on_ctrl_c()? } else { Arc::default() };
+    for target in targets.iter().take_while(|_| !stopped.load(Ordering::Relaxed)) {
         let waiting = Waiting::new();
         let plan = target.plan(&program, &mut |at| waiting.show(at))?;
         drop(waiting);
-        let batch = options.largest_batch.then(|| planning::largest_batch(config, dtype, target)).transpose()?;
         if !options.json {
             println!("{plan}");
+        }
+        let known = (options.batch, &plan);
+        let search = || planning::largest_batch(config, dtype, target, known, &stopped);
+        let batch = options.largest_batch.then(search).transpose()?;
+        if !options.json {
             batch.iter().for_each(|batch| println!("  {batch}\n"));
         }
         let mut object = plan.to_json();

@@ -3,7 +3,8 @@
 use crate::gpt::{Config, Gpt};
 use crate::train::Trainer;
 use indicatif::{ProgressBar, ProgressStyle};
-use tpu_core::plan::{Program, Progress, Search, Target};
+use std::sync::atomic::AtomicBool;
+use tpu_core::plan::{Batch, Plan, Program, Progress, Search, Target};
 use tpu_core::{DType, Error, ErrorKind, Result, Tensor};
 use tpu_ops::Generator;
 
@@ -26,10 +27,16 @@ pub fn step(config: Config, batch: usize, dtype: DType) -> Result<Program> {
     }
 }
 
-/// Looks for the largest batch that fits a target.
-pub fn largest_batch(config: Config, dtype: DType, target: &Target) -> Result<tpu_core::plan::Batch> {
+/// Looks for the largest batch that fits a target, from one that is planned. Once `stop` is true no other is tried.
+pub fn largest_batch(
+    config: Config,
+    dtype: DType,
+    target: &Target,
+    known: (usize, &Plan),
+    stop: &AtomicBool,
+) -> Result<Batch> {
     let waiting = Waiting::new();
-    let search = Search { start: 64, ..Search::default() };
+    let search = Search { known: Some(known), start: 64, stop: Some(stop), ..Search::default() };
     target.largest_batch(search, |batch| step(config, batch, dtype), &mut |at| waiting.show(at))
 }
 
