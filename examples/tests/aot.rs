@@ -24,12 +24,20 @@ fn compiler() -> Option<Compiler> {
     None
 }
 
+/// Whether steps have the sizes of real training: `cargo xtask aot` compiles these.
+fn is_full() -> bool {
+    std::env::var_os("TPU_TEST_FULL").is_some()
+}
+
 /// The step compiles for all targets, and `state` bytes of what it is given are overwritten by what it gives.
 fn compiles(program: &Program, state: u64) {
     let Some(compiler) = compiler() else { return };
     for target in TARGETS {
         let plan = compiler.target(target).unwrap().plan(program, &mut |_| {}).unwrap();
         let figures = plan.outcome.as_ref().unwrap_or_else(|refusal| panic!("{target}: {}", refusal.error));
+        if is_full() {
+            eprintln!("{plan}");
+        }
         // A little more than the state: layouts pad small arrays.
         assert!(figures.memory.aliased >= state, "{state} bytes of state: {plan}");
         assert!(figures.memory.outputs - figures.memory.aliased < state / 100, "{plan}");
@@ -63,11 +71,12 @@ impl Cnn {
 #[test]
 fn a_step_of_a_cnn_compiles_and_updates_in_place() {
     let mut state = 0;
+    let (batch, size, channels) = if is_full() { (128, 32, 64) } else { (4, 16, 8) };
     let make = || {
         let generator = Generator::new(1);
         let options = Conv2dOptions { padding: [1, 1], ..Default::default() };
-        let conv = Conv2d::new(3, 8, [3, 3], options, DType::F32, &generator)?;
-        let head = Linear::new(8 * 8 * 8, 256, true, DType::F32, &generator)?;
+        let conv = Conv2d::new(3, channels, [3, 3], options, DType::F32, &generator)?;
+        let head = Linear::new(channels * (size / 2) * (size / 2), 256, true, DType::F32, &generator)?;
         let named = |module: &dyn Module, name: &str| {
             let parameters = module.named_parameters().into_iter();
             parameters.map(|(own, param)| (format!("{name}.{own}"), param)).collect::<Vec<_>>()
@@ -78,8 +87,8 @@ fn a_step_of_a_cnn_compiles_and_updates_in_place() {
         Ok((Cnn { conv, head }, Sgd::new(parameters, options)?))
     };
     let step = |(model, optimizer): &mut (Cnn, Sgd)| {
-        let images = Tensor::from_vec(vec![0f32; 4 * 3 * 16 * 16], [4, 3, 16, 16])?;
-        let labels = Tensor::from_slice(&[1u8, 2, 3, 4])?;
+        let images = Tensor::from_vec(vec![0f32; batch * 3 * size * size], [batch, 3, size, size])?;
+        let labels = Tensor::from_vec(vec![1u8; batch], [batch])?;
         model.loss(&images, &labels)?.backward()?;
         optimizer.update(None)?;
         optimizer.zero_grad();
