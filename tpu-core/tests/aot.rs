@@ -74,7 +74,7 @@ fn every_op() -> Vec<(String, Graph)> {
 
 /// What is not compiled, by what the names of its samples begin with, and what the refusal says.
 const REFUSED: &[(&str, &str)] = &[
-    // A program is planned for one device.
+    // A program is planned for one device, unless it says for how many: `plan_devices.rs` has these.
     ("all_gather", "requires one device"),
     ("all_reduce", "requires one device"),
     ("all_to_all", "requires one device"),
