@@ -420,8 +420,22 @@ fn rng_bits(build: &mut Builder, op: &Op, operands: &[Value]) -> Vec<Value> {
 /// StableHLO leaves the other triangle of the result open. Within a decomposition `cholesky` is StableHLO's.
 fn cholesky(build: &mut Builder, op: &Op, operands: &[Value]) -> Vec<Value> {
     let &Op::Cholesky { lower } = op else { return Vec::new() };
-    let factor = build.push(op.clone(), operands);
+    let x = if build.ty(operands[0]).dtype.is_complex() { real_diagonal(build, operands[0]) } else { operands[0] };
+    let factor = build.push(op.clone(), &[x]);
     vec![build.triangle(factor, lower)]
+}
+
+/// Imaginary parts of the diagonal, which LAPACK does not read and XLA does, are zero.
+fn real_diagonal(build: &mut Builder, x: Value) -> Value {
+    let [re, im] = [UnaryOp::Real, UnaryOp::Imag].map(|part| build.unary(part, x));
+    let shape = build.ty(x).shape;
+    let rank = shape.rank();
+    let [row, column] =
+        [rank - 2, rank - 1].map(|axis| build.push(Op::Iota { axis, dtype: DType::I64, shape: shape.clone() }, &[]));
+    let diagonal = build.compare(Comparison::Eq, row, column);
+    let zero = build.like(im, 0);
+    let im = build.select(diagonal, zero, im);
+    build.push(Op::Complex, &[re, im])
 }
 
 /// XLA's `Qr` gives LAPACK's packed form: R above, Householder vectors below the diagonal, their factors beside.
