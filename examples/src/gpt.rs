@@ -4,6 +4,7 @@
 //! Positions are rotary because learned ones have to find out for each place which is the one before it: on Shakespeare
 //! a run of five minutes was over before attention had begun to help.
 
+use crate::train::Learner;
 use tpu_autograd::nn::{CausalSelfAttention, Embedding, LayerNorm, Linear, Module, Visitor, call};
 use tpu_autograd::{Param, amp};
 use tpu_core::{DType, Result, Tensor, lazy};
@@ -61,18 +62,26 @@ impl Gpt {
         Ok(model)
     }
 
-    /// Mean cross entropy, in nats per byte, of bytes `[batch, time + 1]`: each is predicted from those before it. Computed
-    /// in `dtype`; the loss itself is float32.
-    pub fn loss(&self, bytes: &Tensor, dtype: DType) -> Result<Tensor> {
-        let (seen, next) = (bytes.i((.., ..-1isize))?, bytes.i((.., 1..))?);
-        let logits = amp::autocast(dtype, || self.forward(&seen))?.to_dtype(DType::F32)?;
-        cross_entropy(&logits.flatten(0, 1)?, &next.flatten(0, 1)?, Default::default())
-    }
-
     /// Number of trained numbers.
     pub fn size(&self) -> usize {
         self.parameters().iter().map(Param::elements).sum()
     }
+}
+
+impl Learner for Gpt {
+    type Batch = Tensor;
+
+    fn loss(&self, bytes: &Tensor, dtype: DType) -> Result<Tensor> {
+        next_byte_loss(self, bytes, dtype)
+    }
+}
+
+/// Mean cross entropy, in nats per byte, of bytes `[batch, time + 1]`: each is predicted from those before it by a model of bytes
+/// `[batch, time]` to logits `[batch, time, 256]`.
+pub fn next_byte_loss(model: &impl Module, bytes: &Tensor, dtype: DType) -> Result<Tensor> {
+    let (seen, next) = (bytes.i((.., ..-1isize))?, bytes.i((.., 1..))?);
+    let logits = amp::autocast(dtype, || model.forward(&seen))?.to_dtype(DType::F32)?;
+    cross_entropy(&logits.flatten(0, 1)?, &next.flatten(0, 1)?, Default::default())
 }
 
 impl Module for Gpt {

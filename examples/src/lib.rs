@@ -1,10 +1,15 @@
-//! What the examples are made of: a GPT, the text it learns, the loop that trains it. Written to be copied from.
+//! What the examples are made of: models, what they learn, the loop that trains them. Written to be copied from.
 
+pub mod cnn;
 pub mod data;
+pub mod driver;
 pub mod gpt;
+pub mod images;
+pub mod lstm;
 pub mod picture;
 pub mod planning;
 pub mod progress;
+pub mod resnet;
 pub mod sample;
 pub mod train;
 

@@ -7,8 +7,8 @@ const HEIGHT: f64 = 400.0;
 /// Around the plot, for the labels.
 const MARGIN: f64 = 56.0;
 
-/// A picture of the loss of every step, and of held-out losses at some steps.
-pub fn loss_curve(train: &[f32], held_out: &[(u64, f32)]) -> String {
+/// A picture of the loss of every step, and of held-out losses at some steps, in a unit.
+pub fn loss_curve(train: &[f32], held_out: &[(u64, f32)], unit: &str) -> String {
     let values = train.iter().copied().chain(held_out.iter().map(|point| point.1)).filter(|loss| loss.is_finite());
     let (low, high) = values.fold((f64::MAX, f64::MIN), |(low, high), v| (low.min(v as f64), high.max(v as f64)));
     let (low, high) = if low > high { (0.0, 1.0) } else { (low.floor(), high.ceil().max(low.floor() + 1.0)) };
@@ -36,7 +36,7 @@ pub fn loss_curve(train: &[f32], held_out: &[(u64, f32)]) -> String {
             bottom + 18.0
         ));
     }
-    add(format_args!("<text x=\"{MARGIN}\" y=\"24\">nats per byte by step: "));
+    add(format_args!("<text x=\"{MARGIN}\" y=\"24\">{unit} by step: "));
     add(format_args!("<tspan fill=\"#36c\">training</tspan>, <tspan fill=\"#c33\">held out</tspan></text>\n"));
     let line = |points: &mut dyn Iterator<Item = (f64, f64)>| -> String {
         points
@@ -63,7 +63,7 @@ mod tests {
 
     #[test]
     fn the_curve_runs_from_corner_to_corner() {
-        let svg = loss_curve(&[5.0, 4.0, 1.0], &[(3, 2.0)]);
+        let svg = loss_curve(&[5.0, 4.0, 1.0], &[(3, 2.0)], "nats per byte");
         assert!(svg.starts_with("<svg") && svg.ends_with("</svg>\n"));
         // Step 1 of 3 at the highest loss is at the top; step 3 at the lowest at the bottom right.
         assert!(svg.contains("points=\"258.7,56.0 461.3,128.0 664.0,344.0 \""), "{svg}");
@@ -72,7 +72,7 @@ mod tests {
     #[test]
     fn no_steps_and_infinite_losses_still_make_a_picture() {
         for losses in [&[][..], &[f32::NAN], &[f32::INFINITY, 2.0]] {
-            let svg = loss_curve(losses, &[]);
+            let svg = loss_curve(losses, &[], "nats");
             assert!(svg.ends_with("</svg>\n") && !svg.contains("NaN") && !svg.contains("inf"), "{svg}");
         }
     }

@@ -15,7 +15,8 @@ pub struct Progress {
     last_line: Option<Instant>,
     first_step: u64,
     last_step: Option<u64>,
-    tokens_per_step: u64,
+    /// What a step has many of, and how many.
+    per_step: (&'static str, u64),
 }
 
 /// What there is to say after a step.
@@ -23,15 +24,15 @@ pub struct Progress {
 pub struct Report {
     /// Steps made since training began, in earlier runs too.
     pub step: u64,
-    /// Nats per byte of the batch.
+    /// Of the batch.
     pub loss: f32,
     /// The most bytes the device has held.
     pub peak_memory: usize,
 }
 
 impl Progress {
-    /// Of the steps from `first` on, each of so many tokens; to `last`, unless something else ends them.
-    pub fn new(first_step: u64, last_step: Option<u64>, tokens_per_step: u64) -> Self {
+    /// Of the steps from `first` on, each of so many things of a name; to `last`, unless something else ends them.
+    pub fn new(first_step: u64, last_step: Option<u64>, per_step: (&'static str, u64)) -> Self {
         let bar = std::io::stderr().is_terminal().then(|| {
             let (bar, template) = match last_step {
                 Some(last) => (ProgressBar::new(last), "{bar:30} {pos}/{len} {msg} [{elapsed_precise}, {eta} left]"),
@@ -45,7 +46,7 @@ impl Progress {
             }
         });
         let start = Instant::now();
-        Self { bar, start, last_line: None, first_step, last_step, tokens_per_step }
+        Self { bar, start, last_line: None, first_step, last_step, per_step }
     }
 
     /// Time since the start.
@@ -57,9 +58,9 @@ impl Progress {
     #[expect(clippy::print_stderr, reason = "progress of an interactive program")]
     pub fn report(&mut self, report: Report) {
         let Report { step, loss, peak_memory } = report;
-        let tokens = (step - self.first_step) * self.tokens_per_step;
-        let speed = tokens as f64 / self.elapsed().as_secs_f64();
-        let text = format!("loss {loss:.4}, {speed:.0} tokens/s, peak {:.0} MB", peak_memory as f64 / 1e6);
+        let (things, count) = self.per_step;
+        let speed = ((step - self.first_step) * count) as f64 / self.elapsed().as_secs_f64();
+        let text = format!("loss {loss:.4}, {speed:.0} {things}/s, peak {:.0} MB", peak_memory as f64 / 1e6);
         match &self.bar {
             Some(bar) => {
                 bar.set_position(step);

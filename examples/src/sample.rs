@@ -13,7 +13,7 @@ pub fn sample(model: &Gpt, prompt: &[u8], count: usize, temperature: f32, seed: 
     let start = text.len();
     for at in 0..count {
         let logits = evaluating(|| no_grad(|| next(model, &text)))?;
-        text.push(draw(&logits, temperature, uniform_f32(random_group(seed, at as u64, 0)[0])));
+        text.push(drawn(&logits, temperature, seed, at));
     }
     Ok(text.split_off(start))
 }
@@ -31,6 +31,11 @@ fn next(model: &Gpt, text: &[u8]) -> Result<Vec<f32>> {
         .dynamic_slice(&[0.into(), (seen.len() - 1).into(), 0.into()], &[1, 1, VOCABULARY])?
         .to_dtype(DType::F32)?
         .to_vec()
+}
+
+/// Byte `at` of a text, drawn by a seed.
+pub fn drawn(logits: &[f32], temperature: f32, seed: u64, at: usize) -> u8 {
+    draw(logits, temperature, uniform_f32(random_group(seed, at as u64, 0)[0]))
 }
 
 /// The byte whose part of the softmax `u` of [0, 1) falls into.

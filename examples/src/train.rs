@@ -10,10 +10,19 @@ use tpu_autograd::optim::{AdamW, AdamWOptions, CosineWithWarmup, Optimizer};
 use tpu_autograd::{Backward, nn::Module, no_grad};
 use tpu_core::{DType, Error, ErrorKind, Result, Tensor, lazy};
 
+/// A model that learns from batches.
+pub trait Learner: Module {
+    /// What it learns from in a step.
+    type Batch;
+
+    /// The loss of a batch, a scalar float32. Computed in `dtype`.
+    fn loss(&self, batch: &Self::Batch, dtype: DType) -> Result<Tensor>;
+}
+
 /// A model in training, and how it went so far.
-pub struct Trainer {
+pub struct Trainer<M = Gpt> {
     /// The model.
-    pub model: Gpt,
+    pub model: M,
     optimizer: AdamW,
     /// Of float16, whose gradients would vanish otherwise.
     scaler: Option<LossScaler>,
@@ -23,13 +32,13 @@ pub struct Trainer {
     pub step: u64,
     /// The loss of each step.
     pub losses: Vec<f32>,
-    /// Losses of the held-out text: step and nats per byte.
+    /// Losses of the held-out data by step.
     pub held_out: Vec<(u64, f32)>,
 }
 
-impl Trainer {
+impl<M: Learner> Trainer<M> {
     /// A trainer that has made no step.
-    pub fn new(model: Gpt, dtype: DType) -> Result<Self> {
+    pub fn new(model: M, dtype: DType) -> Result<Self> {
         let options = AdamWOptions { betas: (0.9, 0.95), ..Default::default() };
         let optimizer = AdamW::new(model.named_parameters(), options)?;
         let scaler = match dtype {
@@ -39,13 +48,13 @@ impl Trainer {
         Ok(Self { model, optimizer, scaler, dtype, step: 0, losses: Vec::new(), held_out: Vec::new() })
     }
 
-    /// One step on bytes `[batch, context + 1]`: forward, backward and update are one program, which is queued and not
-    /// waited for. Gives the loss before the step; read it after the next step is queued, and the device never waits.
-    /// Gradients are forgotten before the step ends, so that they are no results of its program.
-    pub fn step(&mut self, bytes: &Tensor, lr: f64) -> Result<Tensor> {
+    /// One step on a batch: forward, backward and update are one program, which is queued and not waited for. Gives the loss
+    /// before the step; read it after the next step is queued, and the device never waits. Gradients are forgotten before the
+    /// step ends, so that they are no results of its program.
+    pub fn step(&mut self, batch: &M::Batch, lr: f64) -> Result<Tensor> {
         self.optimizer.set_lr(lr);
         self.optimizer.zero_grad();
-        let loss = self.model.loss(bytes, self.dtype)?;
+        let loss = self.model.loss(batch, self.dtype)?;
         match &self.scaler {
             Some(scaler) => {
                 scaler.scale(&loss)?.backward()?;
@@ -62,11 +71,11 @@ impl Trainer {
         Ok(loss.detach())
     }
 
-    /// Mean loss over batches, in nats per byte.
-    pub fn evaluate(&self, batches: &[Tensor]) -> Result<f32> {
+    /// Mean loss over batches.
+    pub fn evaluate(&self, batches: &[M::Batch]) -> Result<f32> {
         let mut sum = 0.0;
-        for bytes in batches {
-            let loss = evaluating(|| no_grad(|| self.model.loss(bytes, self.dtype)))?;
+        for batch in batches {
+            let loss = evaluating(|| no_grad(|| self.model.loss(batch, self.dtype)))?;
             sum += loss.item::<f32>()? as f64;
         }
         Ok((sum / batches.len().max(1) as f64) as f32)

@@ -2,7 +2,9 @@
 #![allow(clippy::print_stderr, reason = "a test that does not run says so")]
 
 use examples::gpt::Config;
+use examples::lstm::{self, ByteLstm};
 use examples::planning;
+use examples::train::Trainer;
 use std::path::Path;
 use tpu_autograd::nn::{Conv2d, Conv2dOptions, Linear, Module};
 use tpu_autograd::optim::{Optimizer, Sgd, SgdOptions};
@@ -95,6 +97,23 @@ fn a_step_of_a_cnn_compiles_and_updates_in_place() {
         lazy::mark_step();
         Ok(())
     };
+    let programs = Program::record(make, step).unwrap();
+    assert_eq!(programs.len(), 1);
+    compiles(&programs[0], state);
+}
+
+#[test]
+fn a_step_of_an_lstm_compiles_and_updates_in_place() {
+    let mut state = 0;
+    let make = || {
+        let config = lstm::Config { layers: 1, width: 16, hidden: 128, dropout: 0.0 };
+        let model = ByteLstm::new(config, &Generator::new(1))?;
+        // Parameters and both averages of AdamW, in f32.
+        state = 3 * 4 * model.size() as u64;
+        Trainer::new(model, DType::F32)
+    };
+    let step =
+        |trainer: &mut Trainer<ByteLstm>| trainer.step(&Tensor::from_vec(vec![0u8; 2 * 33], [2, 33])?, 1e-3).map(drop);
     let programs = Program::record(make, step).unwrap();
     assert_eq!(programs.len(), 1);
     compiles(&programs[0], state);

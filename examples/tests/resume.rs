@@ -1,10 +1,13 @@
 //! A run that is interrupted and resumed is the run that was not, bit for bit.
 
+use examples::cnn::{self, Cnn};
 use examples::data::Corpus;
 use examples::gpt::{Config, Gpt};
+use examples::images::{Collate, Endless, collate, synthetic};
 use examples::train::Trainer;
 use std::collections::BTreeMap;
 use std::path::Path;
+use tpu_autograd::data::{Loader, LoaderOptions};
 use tpu_autograd::file::Checkpoint;
 use tpu_autograd::nn::Module;
 use tpu_core::{DType, Mode, Result};
@@ -82,6 +85,45 @@ fn in_defer_never_and_launch_blocking() {
 #[test]
 fn in_half_precision_with_its_loss_scaler() {
     resumed_equals_uninterrupted(Mode::DeferAndFuse, DType::F16);
+}
+
+#[test]
+fn a_cnn_goes_on_with_its_running_statistics_and_its_batches() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("cnn");
+    let run = || {
+        let images = synthetic(8, 40, 1)?.train;
+        let options = LoaderOptions { batch: 16, shuffle: Some(5), drop_last: true, ..Default::default() };
+        let loader = Loader::new(images, collate as Collate, options)?;
+        let make = || {
+            let config = cnn::Config { side: 8, channels: 2, hidden: 4 };
+            Trainer::new(Cnn::new(config, &Generator::new(5))?, DType::F32)
+        };
+        let train = |trainer: &mut Trainer<Cnn>, steps: u64| {
+            let mut batches = Endless::new(&loader, trainer.step)?;
+            for _ in 0..steps {
+                let loss = trainer.step(&batches.next_batch()?, 1e-2)?;
+                trainer.losses.push(loss.item()?);
+            }
+            Ok::<(), tpu_core::Error>(())
+        };
+        // Two batches an epoch: the break is within one.
+        let (mut whole, mut half, mut rest) = (make()?, make()?, make()?);
+        train(&mut whole, 7)?;
+        train(&mut half, 3)?;
+        half.save(&path, 5)?;
+        assert_eq!(rest.resume(&path)?, 5);
+        train(&mut rest, 4)?;
+        assert_eq!(whole.losses, rest.losses);
+        let state = |trainer: &Trainer<Cnn>| {
+            let cells = trainer.model.named_state();
+            cells.iter().map(|(_, cell)| cell.value().to_bytes()).collect::<Result<Vec<_>>>()
+        };
+        assert!(state(&whole)? == state(&rest)?, "weights and running statistics must be equal");
+        assert_eq!(rest.model.named_buffers()[2].1.value().item::<i64>()?, 7);
+        Ok::<(), tpu_core::Error>(())
+    };
+    run().expect("training runs");
 }
 
 #[test]

@@ -30,6 +30,12 @@ const EXAMPLES: &[(&str, &[&str])] = &[
             "{out}",
         ],
     ),
+    ("train_cnn", &["--data", "synthetic", "--steps", "3", "--batch", "8", "--channels", "4", "--out", "{out}"]),
+    (
+        "train_lstm",
+        &["--text", "README.md", "--steps", "3", "--hidden", "16", "--context", "8", "--batch", "2", "--out", "{out}"],
+    ),
+    ("resnet", &["--steps", "2", "--batch", "4", "--width", "4", "--images", "40", "--out", "{out}"]),
 ];
 
 /// proptest draws its cases from this, so that two runs test the same cases. Any number would do.
