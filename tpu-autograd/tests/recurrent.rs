@@ -83,12 +83,14 @@ fn results_and_gradients_are_pytorchs() -> Result<()> {
         let shape = if several { [2, 4, 3] } else { [4, 2, 3] };
         let x = requires_grad(&Tensor::from_vec(row().to_vec(), shape)?)?;
         let mut states = Vec::new();
-        if several {
+        let stateful = several || name.ends_with("no bias");
+        if stateful {
+            let shape = [if several { 4 } else { 1 }, 2, 2];
             for _ in 0..network.states() {
-                states.push(requires_grad(&Tensor::from_vec(row().to_vec(), [4, 2, 2])?)?);
+                states.push(requires_grad(&Tensor::from_vec(row().to_vec(), shape)?)?);
             }
         }
-        let given = several.then_some(&states[..]);
+        let given = stateful.then_some(&states[..]);
         let (outputs, last) = network.run(&x, given)?;
         let (mut loss, mut at) = (Tensor::zeros([], DType::F64)?, 1);
         for (number, result) in std::iter::once(&outputs).chain(&last).enumerate() {

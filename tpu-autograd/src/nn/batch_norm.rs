@@ -1,6 +1,7 @@
 //! Normalisation of channels, with running statistics.
 
 use super::{Module, Visitor, is_training};
+use crate::recompute::behind_barrier;
 use crate::{Param, amp, no_grad};
 use tpu_core::{DType, Result, Tensor, ensure};
 
@@ -100,9 +101,15 @@ fn normalized(
                 Some(_) => Ok(new),
                 None => old.add(&new.sub(old)?.div(&batches.to_dtype(old.dtype())?)?),
             };
-            running.mean.set(blend(&old.0, new.0)?)?;
-            running.var.set(blend(&old.1, new.1)?)?;
-            if counts { running.batches.set(batches) } else { Ok(()) }
+            let (mean, var) = (blend(&old.0, new.0)?, blend(&old.1, new.1)?);
+            running.var.set(var)?;
+            if !counts {
+                return running.mean.set(mean);
+            }
+            // Nothing else connects the count with the batch: without this it would be a program of its own.
+            let held = behind_barrier(&[batches, mean], &[])?;
+            running.batches.set(held[0].clone())?;
+            running.mean.set(held[1].clone())
         })?;
     }
     Ok(out.y)
