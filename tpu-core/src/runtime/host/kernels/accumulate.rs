@@ -2,8 +2,10 @@
 //! `i64`, complex numbers, and bools with or and and.
 
 use super::super::gemm::{At, Factor};
+use super::super::row::isa::Isa;
 use super::super::scratch::{Cells, Memory, Scratch};
 use super::cell::{Cell, Flag};
+use super::conv::{self, Kernels};
 use super::{Operand, Target, split};
 use crate::dtype::Kind;
 use crate::{Complex64, DType, F8E4M3FN, F8E5M2, Result, bail};
@@ -21,6 +23,22 @@ pub(super) trait Accumulator: Pod + Send + Sync + Default {
 
     /// Lets `fill` compute all elements of a result, then rounds or wraps them to its type.
     fn write(y: &mut Target<'_>, memory: Memory<'_>, fill: impl FnOnce(&mut [Self]) -> Result<()>) -> Result<()>;
+
+    /// The sum.
+    fn plus(self, x: Self) -> Self;
+
+    /// `self + x · y`.
+    fn plus_product(self, x: Self, y: Self) -> Self;
+
+    /// Whether zero times it is zero.
+    fn is_finite(self) -> bool {
+        true
+    }
+
+    /// The loops of convolutions.
+    fn kernels(_isa: Isa) -> Kernels<Self> {
+        conv::portable()
+    }
 
     /// `c = a b`, or `c += a b` when `add`.
     fn multiply(shape: Product, a: Matrix<'_, Self>, b: Matrix<'_, Self>, c: MatrixMut<'_, Self>, add: bool);
@@ -134,7 +152,7 @@ macro_rules! by_gemm {
 }
 
 macro_rules! floats {
-    ($($t:ident, $dtype:ident, $cost:literal, also $($other:ident => $cell:ty),*;)*) => {$(
+    ($($t:ident, $dtype:ident, $cost:literal, $kernels:path, also $($other:ident => $cell:ty),*;)*) => {$(
         impl Accumulator for $t {
             const COST: f64 = $cost;
             fn read<'a>(x: &Operand<'a>, memory: Memory<'a>) -> Result<Cells<'a, Self>> {
@@ -155,26 +173,53 @@ macro_rules! floats {
                     other => bail!(Internal, "product", "does not store {} as {other}", DType::$dtype),
                 }
             }
+            fn plus(self, x: Self) -> Self {
+                self + x
+            }
+            fn plus_product(self, x: Self, y: Self) -> Self {
+                self + x * y
+            }
+            fn is_finite(self) -> bool {
+                $t::is_finite(self)
+            }
+            fn kernels(isa: Isa) -> Kernels<Self> {
+                $kernels(isa)
+            }
             by_gemm!();
         }
     )*};
 }
 floats! {
-    f32, F32, 0.05, also F16 => f16, BF16 => bf16, F8E4M3FN => F8E4M3FN, F8E5M2 => F8E5M2;
-    f64, F64, 0.1, also F32 => f32, F16 => f16, BF16 => bf16, F8E4M3FN => F8E4M3FN, F8E5M2 => F8E5M2;
+    f32, F32, 0.05, conv::of_f32, also F16 => f16, BF16 => bf16, F8E4M3FN => F8E4M3FN, F8E5M2 => F8E5M2;
+    f64, F64, 0.1, conv::of_f64, also F32 => f32, F16 => f16, BF16 => bf16, F8E4M3FN => F8E4M3FN, F8E5M2 => F8E5M2;
 }
 
 impl Accumulator for Complex64 {
     const COST: f64 = 0.2;
     itself!(Complex64);
+    fn is_finite(self) -> bool {
+        Complex64::is_finite(self)
+    }
+    fn plus(self, x: Self) -> Self {
+        self + x
+    }
+    fn plus_product(self, x: Self, y: Self) -> Self {
+        self + x * y
+    }
     by_gemm!();
 }
 
 impl Accumulator for Flag {
     const COST: f64 = 1.0;
     itself!(Flag);
+    fn plus(self, x: Self) -> Self {
+        Self::new(self.get() | x.get())
+    }
+    fn plus_product(self, x: Self, y: Self) -> Self {
+        Self::new(self.get() | (x.get() & y.get()))
+    }
     fn multiply(shape: Product, a: Matrix<'_, Self>, b: Matrix<'_, Self>, c: MatrixMut<'_, Self>, add: bool) {
-        plain_product(shape, a, b, c, add, |sum, x, y| Self::new(sum.get() | (x.get() & y.get())));
+        plain_product(shape, a, b, c, add);
     }
 }
 
@@ -201,8 +246,14 @@ macro_rules! integers {
                     other => bail!(Internal, "product", "does not store {} as {other}", DType::$dtype),
                 }
             }
+            fn plus(self, x: Self) -> Self {
+                self.wrapping_add(x)
+            }
+            fn plus_product(self, x: Self, y: Self) -> Self {
+                self.wrapping_add(x.wrapping_mul(y))
+            }
             fn multiply(shape: Product, a: Matrix<'_, Self>, b: Matrix<'_, Self>, c: MatrixMut<'_, Self>, add: bool) {
-                plain_product(shape, a, b, c, add, |sum, x, y| sum.wrapping_add(x.wrapping_mul(y)));
+                plain_product(shape, a, b, c, add);
             }
         }
     )*};
@@ -219,7 +270,6 @@ fn plain_product<A: Accumulator>(
     b: Matrix<'_, A>,
     c: MatrixMut<'_, A>,
     add: bool,
-    step: impl Fn(A, A, A) -> A,
 ) {
     for i in 0..m {
         if !add {
@@ -230,13 +280,13 @@ fn plain_product<A: Accumulator>(
             if c.columns == 1 && b.columns == 1 {
                 let row = &mut c.cells[i * c.rows..][..n];
                 for (sum, &y) in row.iter_mut().zip(&b.cells[p * b.rows..][..n]) {
-                    *sum = step(*sum, x, y);
+                    *sum = sum.plus_product(x, y);
                 }
                 continue;
             }
             for j in 0..n {
                 let sum = &mut c.cells[i * c.rows + j * c.columns];
-                *sum = step(*sum, x, b.cells[p * b.rows + j * b.columns]);
+                *sum = sum.plus_product(x, b.cells[p * b.rows + j * b.columns]);
             }
         }
     }

@@ -14,7 +14,8 @@ pub(super) fn around(sizes: &[usize], axis: usize) -> (usize, usize, usize) {
 }
 
 /// Whether `x` beats the best so far: the first NaN wins, then the first of equals.
-fn beats<W: Wide + PartialOrd>(kind: Extreme, x: W, best: W) -> bool {
+#[inline(always)]
+pub(super) fn beats<W: Wide + PartialOrd>(kind: Extreme, x: W, best: W) -> bool {
     let further = match kind {
         Extreme::Max => x > best,
         Extreme::Min => x < best,
@@ -22,8 +23,8 @@ fn beats<W: Wide + PartialOrd>(kind: Extreme, x: W, best: W) -> bool {
     further || (x.is_nan() && !best.is_nan())
 }
 
-/// Whether element `x` is selected rather than the best so far, for other ops that look for an extreme.
-pub(super) fn is_better<T: Cell<Wide: PartialOrd>>(kind: Extreme, x: T, best: T) -> bool {
+/// Whether element `x` is selected rather than the best so far.
+fn is_better<T: Cell<Wide: PartialOrd>>(kind: Extreme, x: T, best: T) -> bool {
     beats(kind, x.widen(), best.widen())
 }
 

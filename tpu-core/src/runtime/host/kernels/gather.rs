@@ -7,6 +7,7 @@ use super::{Operand, Target, split};
 use crate::ir::{Axes, GatherDims, Type};
 use crate::{Result, bail};
 use bytemuck::Pod;
+use smallvec::SmallVec;
 
 /// Index vectors of a gather or scatter: which operand axes they address, and how the axes of the index array that are
 /// not the vector's count.
@@ -51,44 +52,64 @@ impl<'m> IndexVectors<'m> {
         })
     }
 
-    /// Number of index vectors.
-    pub(super) fn count(&self) -> usize {
-        self.batch.iter().product()
-    }
-
-    /// For every index vector in row-major order the start per operand axis, handed to `place`; its answers.
-    pub(super) fn map<R: Copy + Default>(
+    /// For every index vector, in row-major order, where a slice of `extent` starts in an operand of these sizes: the start
+    /// clamped so that the slice fits, or [`OUTSIDE`] where it does not fit and slices are not to be moved.
+    pub(super) fn starts(
         &self,
-        rank: usize,
+        sizes: &[usize],
+        extent: &[usize],
+        moved: bool,
         memory: Memory<'m>,
-        mut place: impl FnMut(&[i64]) -> R,
-    ) -> Result<Scratch<'m, R>> {
-        let mut start = vec![0i64; rank];
-        let mut at = Odometer::new(&self.batch, &self.strides, 0, 0);
-        let mut answers = memory.filled(self.count(), R::default())?;
-        for answer in answers.iter_mut() {
-            for (component, &axis) in self.axes.iter().enumerate() {
-                start[axis] = self.values[at.position as usize + component * self.component];
-            }
-            for &(operand, batch) in &self.pairs {
-                start[operand] = at.index()[batch] as i64;
-            }
-            at.advance();
-            *answer = place(&start);
+    ) -> Result<Scratch<'m, isize>> {
+        let strides = strided::dense(sizes);
+        let room = |axis: usize| sizes[axis] as i64 - extent[axis] as i64;
+        // For each component of a vector how far a start may be, and the distance that it is a multiple of.
+        let components: SmallVec<[(i64, isize); 4]> =
+            self.axes.iter().map(|&axis| (room(axis), strides[axis])).collect();
+        let possible = (0..sizes.len()).all(|axis| room(axis) >= 0);
+        let mut paired: Strides = SmallVec::from_elem(0, self.batch.len());
+        for &(operand, batch) in &self.pairs {
+            paired[batch] = strides[operand];
         }
-        Ok(answers)
+        let rank = self.batch.len().saturating_sub(1);
+        let last = |list: &[isize]| list.last().copied().unwrap_or(0);
+        let (step, paired_step) = (last(&self.strides), last(&paired));
+        let columns = self.batch.last().copied().unwrap_or(1);
+        let mut starts = memory.filled(self.batch.iter().product(), OUTSIDE)?;
+        split::parts(&mut starts, columns, 2.0 + 2.0 * components.len() as f64, |first, part| {
+            let mut vector = Odometer::new(&self.batch[..rank], &self.strides[..rank], 0, first / columns.max(1));
+            let mut along = Odometer::new(&self.batch[..rank], &paired[..rank], 0, first / columns.max(1));
+            for line in part.chunks_exact_mut(columns.max(1)) {
+                for (column, start) in (0..).zip(line) {
+                    let at = (vector.position + column * step) as usize;
+                    let (mut place, mut fits) = (along.position + column * paired_step, possible);
+                    for (number, &(room, stride)) in components.iter().enumerate() {
+                        let index = self.values[at + number * self.component];
+                        place += index.clamp(0, room.max(0)) as isize * stride;
+                        fits &= (0..=room).contains(&index);
+                    }
+                    *start = if fits || moved { place } else { OUTSIDE };
+                }
+                vector.advance();
+                along.advance();
+            }
+        });
+        Ok(starts)
     }
 }
+
+/// Where a slice that does not fit starts.
+pub(super) const OUTSIDE: isize = -1;
 
 /// Sizes of the index array's axes but the vector's.
 pub(super) fn batch_sizes(indices: &[usize], vector: usize) -> Axes {
     indices.iter().enumerate().filter(|&(axis, _)| axis != vector).map(|(_, &size)| size).collect()
 }
 
-/// Bytes of an `i64` for each index and of an `R` for each index vector.
-pub(super) fn index_bytes<R>(indices: &[usize], vector: usize) -> [usize; 2] {
+/// Bytes of an `i64` for each index and of an `isize` for each index vector.
+pub(super) fn index_bytes(indices: &[usize], vector: usize) -> [usize; 2] {
     let count = |sizes: &[usize]| sizes.iter().product::<usize>();
-    [count(indices).saturating_mul(8), count(&batch_sizes(indices, vector)).saturating_mul(size_of::<R>())]
+    [count(indices).saturating_mul(8), count(&batch_sizes(indices, vector)).saturating_mul(size_of::<isize>())]
 }
 
 /// Whether the slices of a result of this rank lie one after the other.
@@ -98,7 +119,7 @@ fn is_trailing(dims: &GatherDims, rank: usize) -> bool {
 
 /// What [`gather`] needs beside operands and result.
 pub(super) fn gather_bytes(dims: &GatherDims, indices: &[usize], result: &Type) -> usize {
-    let [values, starts] = index_bytes::<isize>(indices, dims.index_vector_dim);
+    let [values, starts] = index_bytes(indices, dims.index_vector_dim);
     let slices = if is_trailing(dims, result.shape.rank()) { 0 } else { result.bytes().unwrap_or(0) };
     planned(&[values, starts, slices])
 }
@@ -124,10 +145,7 @@ pub(super) fn gather(
         &dims.start_indices_batching_dims,
         memory,
     )?;
-    let starts = vectors.map(sizes.len(), memory, |start| {
-        let clamped = |axis: usize| start[axis].clamp(0, (sizes[axis] - dims.slice_sizes[axis]) as i64) as isize;
-        (0..sizes.len()).map(|axis| clamped(axis) * strides[axis]).sum::<isize>()
-    })?;
+    let starts = vectors.starts(sizes, &dims.slice_sizes, true, memory)?;
     let kept = (0..sizes.len())
         .filter(|axis| !dims.collapsed_slice_dims.contains(axis) && !dims.operand_batching_dims.contains(axis));
     let window = View {
@@ -167,6 +185,10 @@ fn gather_slices<T: Pod + Send + Sync>(y: &mut [T], x: &[T], starts: &[isize], w
     let (&step, outer_strides) = window.strides.split_last().expect("at least one axis");
     let cost = 0.15 * size_of::<T>() as f64 + 5.0 / line as f64;
     split::parts(y, volume, cost, |first, part| {
+        if volume == 1 {
+            part.iter_mut().zip(&starts[first..]).for_each(|(y, &start)| *y = x[start as usize]);
+            return;
+        }
         for (y, &start) in part.chunks_exact_mut(volume).zip(&starts[first / volume..]) {
             if outer.is_empty() {
                 strided::read_line(y, x, start, step);

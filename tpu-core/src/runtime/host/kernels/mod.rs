@@ -16,9 +16,11 @@ mod convert;
 mod dot;
 mod elementwise;
 mod fft;
+mod frame;
 mod gather;
 mod linalg;
 mod movement;
+mod phase;
 mod random;
 mod reduce;
 mod scatter;
@@ -287,7 +289,7 @@ pub(crate) fn run(op: &Op, inputs: &[Operand<'_>], outputs: &mut [Target<'_>], m
         }
         Op::ReduceWindow { kind, window } => {
             let [x] = operands(op, inputs)?;
-            window::reduce_window(*kind, window, x, results::<1>(op, outputs)?)
+            window::reduce_window(*kind, window, x, results::<1>(op, outputs)?, memory)
         }
         Op::SelectAndScatter { select, window } => {
             window::select_and_scatter(*select, window, operands(op, inputs)?, results::<1>(op, outputs)?, memory)

@@ -3,7 +3,7 @@
 use super::super::scratch::{Memory, Scratch, planned};
 use super::cell::{Cell, with_number};
 use super::elementwise::refused;
-use super::gather::{IndexVectors, index_bytes};
+use super::gather::{IndexVectors, OUTSIDE, index_bytes};
 use super::movement::{self, with_width};
 use super::strided::{self, Odometer, View};
 use super::wide::Wide;
@@ -38,12 +38,12 @@ pub(super) fn scatter(
 
 /// What [`scatter`] needs beside operands and result.
 pub(super) fn scatter_bytes(dims: &ScatterDims, indices: &[usize]) -> usize {
-    planned(&index_bytes::<Option<usize>>(indices, dims.index_vector_dim))
+    planned(&index_bytes(indices, dims.index_vector_dim))
 }
 
 struct Plan<'m> {
-    /// For each index vector where its window starts in the operand, if the window fits.
-    starts: Scratch<'m, Option<usize>>,
+    /// For each index vector where its window starts in the operand, or [`OUTSIDE`].
+    starts: Scratch<'m, isize>,
     /// The window in the operand.
     window: View,
     /// Sizes of the updates.
@@ -83,17 +83,7 @@ impl<'m> Plan<'m> {
             &dims.scatter_indices_batching_dims,
             memory,
         )?;
-        let starts = vectors.map(sizes.len(), memory, |start| {
-            let mut place = 0;
-            for axis in 0..sizes.len() {
-                let at = usize::try_from(start[axis]).ok()?;
-                if at.checked_add(extent[axis])? > sizes[axis] {
-                    return None;
-                }
-                place += at * strides[axis] as usize;
-            }
-            Some(place)
-        })?;
+        let starts = vectors.starts(sizes, &extent, false, memory)?;
 
         let rank = updates.sizes().len();
         let mut number: strided::Strides = (0..rank).map(|_| 0).collect();
@@ -116,21 +106,26 @@ impl<'m> Plan<'m> {
         let window = self.window.simplified();
         let volume: usize = window.sizes.iter().product();
         let dense = (window.sizes.len(), window.strides[0]) == (1, 1);
-        if self.trailing && dense && self.starts.iter().flatten().all(|start| start % volume == 0) {
+        if self.trailing
+            && dense
+            && self.starts.iter().all(|&start| start == OUTSIDE || (start as usize).is_multiple_of(volume))
+        {
             return self.rows(y, updates, volume, &merge);
         }
         if self.trailing {
-            for (slice, start) in updates.chunks_exact(volume).zip(self.starts.iter()) {
-                let Some(start) = *start else { continue };
-                write_window(y, start, &window, slice, &merge);
+            for (slice, &start) in updates.chunks_exact(volume).zip(self.starts.iter()) {
+                if start != OUTSIDE {
+                    write_window(y, start, &window, slice, &merge);
+                }
             }
             return;
         }
         let mut number = Odometer::new(&self.updates, &self.number, 0, 0);
         let mut place = Odometer::new(&self.updates, &self.place, 0, 0);
         for update in updates {
-            if let Some(start) = self.starts[number.position as usize] {
-                let at = start + place.position as usize;
+            let start = self.starts[number.position as usize];
+            if start != OUTSIDE {
+                let at = (start + place.position) as usize;
                 merge(&mut y[at..=at], std::slice::from_ref(update));
             }
             number.advance();
@@ -148,10 +143,11 @@ impl<'m> Plan<'m> {
     ) {
         let cost = updates.len() as f64 / y.len() as f64;
         split::parts(y, row, cost, |first, part| {
-            let range = first..first + part.len();
-            for (slice, start) in updates.chunks_exact(row).zip(self.starts.iter()) {
-                if let Some(start) = start.filter(|start| range.contains(start)) {
-                    merge(&mut part[start - first..][..row], slice);
+            // What is outside wraps to beyond any part.
+            for (slice, &start) in updates.chunks_exact(row).zip(self.starts.iter()) {
+                let at = (start as usize).wrapping_sub(first);
+                if at < part.len() {
+                    merge(&mut part[at..at + row], slice);
                 }
             }
         });
@@ -159,10 +155,10 @@ impl<'m> Plan<'m> {
 }
 
 /// One window, line by line where lines are dense.
-fn write_window<T: Pod>(y: &mut [T], start: usize, window: &View, slice: &[T], merge: &impl Fn(&mut [T], &[T])) {
+fn write_window<T: Pod>(y: &mut [T], start: isize, window: &View, slice: &[T], merge: &impl Fn(&mut [T], &[T])) {
     let (&line, outer) = window.sizes.split_last().expect("at least one axis");
     let (&step, outer_strides) = window.strides.split_last().expect("at least one axis");
-    let mut at = Odometer::new(outer, outer_strides, start as isize, 0);
+    let mut at = Odometer::new(outer, outer_strides, start, 0);
     for slice in slice.chunks_exact(line) {
         let from = at.position as usize;
         if step == 1 {

@@ -80,16 +80,18 @@ impl Ranked for Flag {
     }
 }
 
-/// Writes the entries of keys `start, start + step, …`.
+/// Writes the entries of keys `start, start + step, …`, from position `first` of the lane on.
 fn fill<T: Cell<Wide: Ranked>>(
     keys: &[T],
     descending: bool,
     (start, step): (usize, usize),
+    first: usize,
     entries: &mut [<T::Wide as Ranked>::Entry],
 ) {
     let flip = if descending { u64::MAX } else { 0 };
-    for (i, entry) in entries.iter_mut().enumerate() {
-        *entry = Entry::new(keys[start + i * step].widen().rank() ^ flip, i as u32);
+    let keys = keys[start + first * step..].iter().step_by(step);
+    for ((entry, key), i) in entries.iter_mut().zip(keys).zip(first as u32..) {
+        *entry = Entry::new(key.widen().rank() ^ flip, i);
     }
 }
 
@@ -112,7 +114,7 @@ pub(super) fn sort(
     let dtype = keys.ty.dtype;
     let permutation = with_ordered!(dtype, T => {
         let keys = keys.cells::<T>()?;
-        permutation(shape, &|lane, entries| fill(keys, descending, lane, entries), memory)?
+        permutation(shape, &|lane, first, entries| fill(keys, descending, lane, first, entries), memory)?
     }, return Err(refused("sort", dtype)));
     for (x, y) in inputs.iter().zip(outputs) {
         with_width!(x.ty.dtype, T => permute::<T>(x.cells()?, &permutation, shape, y.cells()?));
@@ -120,8 +122,8 @@ pub(super) fn sort(
     Ok(())
 }
 
-/// Writes the entries of one lane, given by its start and step.
-type Fill<'a, E> = &'a (dyn Fn((usize, usize), &mut [E]) + Sync);
+/// Writes entries of one lane, given by its start and step, from a position on.
+type Fill<'a, E> = &'a (dyn Fn((usize, usize), usize, &mut [E]) + Sync);
 
 /// For each lane (outer axes, then inner ones) the positions in sorted order.
 fn permutation<'m, E: Entry>(
@@ -134,7 +136,7 @@ fn permutation<'m, E: Entry>(
         let mut entries = memory.filled(n, E::zeroed())?;
         for (lane, positions) in part.chunks_exact_mut(n.max(1)).enumerate() {
             let lane = first / n + lane;
-            fill((lane / after * n * after + lane % after, after), &mut entries);
+            fill((lane / after * n * after + lane % after, after), 0, &mut entries);
             entries.sort_unstable();
             for (position, entry) in positions.iter_mut().zip(entries.iter()) {
                 *position = entry.position();
@@ -176,7 +178,7 @@ pub(super) fn top_k(
     }
     with_ordered!(dtype, T => {
         let keys = x.cells::<T>()?;
-        best(k, n, &|lane, entries| fill(keys, largest, lane, entries), positions, memory)?;
+        best(k, n, &|lane, first, entries| fill(keys, largest, lane, first, entries), positions, memory)?;
     }, return Err(refused("top_k", dtype)));
     with_width!(dtype, T => {
         let x = x.cells::<T>()?;
@@ -189,17 +191,44 @@ pub(super) fn top_k(
     Ok(())
 }
 
-/// For each row of `n` elements the positions of the `k` that sort first, in order.
+/// Elements of a row that are looked at together.
+const BLOCK: usize = 1024;
+
+/// For each row of `n` elements the positions of the `k` that sort first, in order. Only what sorts before the `k`th of those
+/// seen so far is kept.
 fn best<E: Entry>(k: usize, n: usize, fill: Fill<'_, E>, positions: &mut [i32], memory: Memory<'_>) -> Result<()> {
-    split::try_parts(positions, k, 3.0 * n as f64 / k as f64 + cost(k), |first, part| {
-        let mut entries = memory.filled(n, E::zeroed())?;
+    let room = k.saturating_add(k.max(4 * BLOCK)).min(n);
+    split::try_parts(positions, k, 2.0 * n as f64 / k as f64 + cost(k), |first, part| {
+        let mut block = memory.filled(BLOCK.min(n), E::zeroed())?;
+        // Each entry of a block is written before it is known whether it stays.
+        let mut kept = memory.filled(room.saturating_add(BLOCK), E::zeroed())?;
         for (row, positions) in part.chunks_exact_mut(k).enumerate() {
-            fill(((first / k + row) * n, 1), &mut entries);
-            if k < n {
-                entries.select_nth_unstable(k - 1);
+            let (mut count, mut last) = (0, None);
+            for at in (0..n).step_by(BLOCK) {
+                let block = &mut block[..BLOCK.min(n - at)];
+                fill(((first / k + row) * n, 1), at, block);
+                if count > room {
+                    last = Some(*kept[..count].select_nth_unstable(k - 1).1);
+                    count = k;
+                }
+                match last {
+                    None => {
+                        kept[count..count + block.len()].copy_from_slice(block);
+                        count += block.len();
+                    }
+                    Some(last) => {
+                        for &entry in block.iter() {
+                            kept[count] = entry;
+                            count += usize::from(entry < last);
+                        }
+                    }
+                }
             }
-            entries[..k].sort_unstable();
-            for (position, entry) in positions.iter_mut().zip(entries.iter()) {
+            if k < count {
+                kept[..count].select_nth_unstable(k - 1);
+            }
+            kept[..k].sort_unstable();
+            for (position, entry) in positions.iter_mut().zip(kept.iter()) {
                 *position = entry.position() as i32;
             }
         }

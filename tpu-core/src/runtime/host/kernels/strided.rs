@@ -62,11 +62,6 @@ impl Odometer {
             self.index[axis] = 0;
         }
     }
-
-    /// The current index vector.
-    pub(super) fn index(&self) -> &[usize] {
-        &self.index
-    }
 }
 
 /// A strided view: sizes, strides and the position of index 0.
@@ -147,6 +142,14 @@ pub(super) fn read_line<T: Pod>(line: &mut [T], source: &[T], start: isize, step
     match step {
         1 => line.copy_from_slice(&source[start as usize..start as usize + line.len()]),
         0 => line.fill(source[start as usize]),
+        // Pairs are something that the compiler has vectors for.
+        2 if !line.is_empty() => {
+            let source = &source[start as usize..start as usize + 2 * line.len() - 1];
+            if let (Some((out, rest)), Some((&x, pairs))) = (line.split_last_mut(), source.split_last()) {
+                *out = x;
+                rest.iter_mut().zip(pairs.chunks_exact(2)).for_each(|(out, pair)| *out = pair[0]);
+            }
+        }
         _ => {
             let mut at = start;
             for out in line {

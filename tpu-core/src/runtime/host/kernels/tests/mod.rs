@@ -1,11 +1,13 @@
 //! Kernels against independent answers: the reference interpreter over all samples and random programs, PyTorch's
 //! values, worked examples.
 
+mod convolutions;
 mod examples;
 mod random_programs;
 mod samples;
 mod threads;
 mod torch;
+mod windows;
 
 use super::{Operand, Target, run};
 use crate::dtype::Kind;

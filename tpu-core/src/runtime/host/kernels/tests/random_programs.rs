@@ -294,6 +294,19 @@ fn convolutions_of_any_layout() {
     });
 }
 
+#[test]
+fn the_best_of_long_rows() {
+    // Rows of many blocks, with equal values and NaN among them; as many as are kept at a time, more and fewer.
+    let mut random = Random(3);
+    for k in [1, 50, 4096, 6000, 19_999, 20_000] {
+        for (dtype, largest) in [(DType::F32, true), (DType::F32, false), (DType::I64, true), (DType::BF16, false)] {
+            let op = Op::TopK { k, largest };
+            let inputs = random.operands(&op, &[ty(dtype, &[2, 20_000])], true);
+            assert_agrees("top_k", &op, &inputs);
+        }
+    }
+}
+
 /// What gather and scatter share: operand sizes, which axes are batching, indexed and dropped, window sizes, and the
 /// sizes of the index array with its vector's place.
 struct Indexing {

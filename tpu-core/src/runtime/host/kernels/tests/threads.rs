@@ -3,7 +3,7 @@
 use super::{Random, kernel};
 use crate::DType;
 use crate::ir::samples::row_scatter;
-use crate::ir::{Axes, ConvDims, DotDims, FftKind, Op, Precision, Reducer, Type};
+use crate::ir::{Axes, ConvDims, DotDims, Extreme, FftKind, Op, Precision, Reducer, Type, Window};
 use crate::reference::Array;
 use smallvec::smallvec;
 use std::sync::Arc;
@@ -55,6 +55,13 @@ fn large_programs() -> Vec<(Op, Vec<Type>)> {
         ..conv.clone()
     };
     let rows = row_scatter(Some(Reducer::Sum));
+    let window = Arc::new(Window {
+        sizes: smallvec![1, 3, 3],
+        strides: smallvec![1, 2, 2],
+        base_dilations: smallvec![1; 3],
+        window_dilations: smallvec![1; 3],
+        padding: smallvec![(0, 0), (1, 0), (1, 0)],
+    });
     vec![
         (sum(&[0, 1]), vec![f32s(&[700, 1001])]),
         (sum(&[0]), vec![f32s(&[5000, 130])]),
@@ -66,6 +73,9 @@ fn large_programs() -> Vec<(Op, Vec<Type>)> {
         (Op::Convolution(Arc::new(conv)), vec![f32s(&[1, 16, 40, 40]), f32s(&[8, 16, 3, 3])]),
         (Op::Convolution(Arc::new(weights)), vec![f32s(&[5, 16, 24, 24]), f32s(&[5, 8, 24, 24])]),
         (Op::Scatter(Arc::new(rows)), vec![f32s(&[8, 64]), Type::new(DType::I64, [5000]), f32s(&[5000, 64])]),
+        (Op::ReduceWindow { kind: Reducer::Sum, window: window.clone() }, vec![f32s(&[60, 40, 40])]),
+        (Op::SelectAndScatter { select: Extreme::Max, window }, vec![f32s(&[60, 40, 40]), f32s(&[60, 20, 20])]),
+        (Op::TopK { k: 7, largest: true }, vec![f32s(&[20, 9000])]),
         (Op::Transpose(smallvec![2, 0, 1]), vec![f32s(&[37, 65, 301])]),
         (Op::Fft { kind: FftKind::Rfft, lengths: smallvec![60, 222] }, vec![f32s(&[60, 222])]),
         (Op::Qr, vec![f32s(&[30, 20, 14])]),

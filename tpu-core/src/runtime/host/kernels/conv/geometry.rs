@@ -1,0 +1,150 @@
+//! Where the elements of a convolution meet.
+
+use super::super::frame::{Frame, Side};
+use super::super::phase::Axis;
+use super::super::strided::{self, View};
+use crate::ir::ConvDims;
+use smallvec::SmallVec;
+
+/// A convolution with its layout resolved.
+pub(super) struct Geometry {
+    pub axes: SmallVec<[Axis; 3]>,
+    pub batch: usize,
+    pub batch_stride: isize,
+    /// Distance in the input from one group to the next.
+    pub group_stride: isize,
+    pub feature_stride: isize,
+    pub groups: usize,
+    /// Input features of a group.
+    pub inputs: usize,
+    /// Output features of a group.
+    pub outputs: usize,
+    /// Where the kernel's first element is, and distances of its output and input features.
+    pub kernel_origin: isize,
+    pub kernel_strides: (isize, isize),
+    /// The output as [batch, feature, positions …].
+    output: View,
+}
+
+impl Geometry {
+    pub(super) fn new(dims: &ConvDims, x: &[usize], kernel: &[usize], y: &[usize]) -> Self {
+        let (xs, ks, ys) = (strided::dense(x), strided::dense(kernel), strided::dense(y));
+        let mut kernel_origin = 0;
+        let axes = (0..dims.input_spatial.len()).map(|i| {
+            let (taps, stride) = (kernel[dims.kernel_spatial[i]], ks[dims.kernel_spatial[i]]);
+            let flipped = dims.reversal[i] && taps > 0;
+            kernel_origin += if flipped { (taps as isize - 1) * stride } else { 0 };
+            Axis {
+                input: x[dims.input_spatial[i]],
+                input_stride: xs[dims.input_spatial[i]],
+                output: y[dims.output_spatial[i]],
+                taps,
+                kernel_stride: if flipped { -stride } else { stride },
+                step: dims.strides[i],
+                low: dims.padding[i].0,
+                input_dilation: dims.input_dilation[i],
+                kernel_dilation: dims.kernel_dilation[i],
+            }
+        });
+        let axes = axes.collect();
+        let order = || [dims.output_batch, dims.output_feature].into_iter().chain(dims.output_spatial.iter().copied());
+        let groups = dims.feature_groups * dims.batch_groups;
+        let (batch, inputs) = (y[dims.output_batch], kernel[dims.kernel_input_feature]);
+        let (batch_stride, feature_stride) = (xs[dims.input_batch], xs[dims.input_feature]);
+        // Feature groups move on along the features, batch groups along the batch.
+        let group_stride =
+            if dims.batch_groups > 1 { batch as isize * batch_stride } else { inputs as isize * feature_stride };
+        Self {
+            axes,
+            batch,
+            batch_stride,
+            group_stride,
+            feature_stride,
+            groups,
+            inputs,
+            outputs: y[dims.output_feature] / groups.max(1),
+            kernel_origin,
+            kernel_strides: (ks[dims.kernel_output_feature], ks[dims.kernel_input_feature]),
+            output: View {
+                sizes: order().map(|a| y[a]).collect(),
+                strides: order().map(|a| ys[a]).collect(),
+                offset: 0,
+            },
+        }
+    }
+
+    /// Output features.
+    pub(super) fn features(&self) -> usize {
+        self.groups * self.outputs
+    }
+
+    /// Output positions of one image.
+    pub(super) fn positions(&self) -> usize {
+        self.axes.iter().map(|axis| axis.output).product()
+    }
+
+    /// Spatial elements of the kernel.
+    pub(super) fn taps(&self) -> usize {
+        self.axes.iter().map(|axis| axis.taps).product()
+    }
+
+    /// Products of one result.
+    pub(super) fn depth(&self) -> usize {
+        self.inputs * self.taps()
+    }
+
+    /// Whether the kernel is longer than the output, as in weight gradients, and patches of the input would cost more than its
+    /// short lines.
+    pub(super) fn kernel_is_large(&self) -> bool {
+        let short = |taps: usize| taps < 8 && self.outputs >= 64;
+        self.axes.last().is_some_and(|axis| axis.taps > axis.output && !short(axis.taps))
+    }
+
+    /// Whether the output lies as it is computed.
+    pub(super) fn is_ordered(&self) -> bool {
+        let view = self.output.simplified();
+        view.sizes.len() == 1 && view.strides[0] == 1
+    }
+
+    /// The computed output in the order of the output's memory.
+    pub(super) fn inverse(&self) -> View {
+        let own = strided::dense(&self.output.sizes);
+        let mut order: Vec<usize> = (0..own.len()).collect();
+        // Axes of size one may share a stride with a neighbour; where they go changes nothing.
+        order.sort_by_key(|&axis| std::cmp::Reverse(self.output.strides[axis]));
+        View {
+            sizes: order.iter().map(|&axis| self.output.sizes[axis]).collect(),
+            strides: order.iter().map(|&axis| own[axis]).collect(),
+            offset: 0,
+        }
+    }
+
+    /// The kernel as [output feature, input feature, taps …].
+    pub(super) fn kernel_view(&self) -> View {
+        let features = [(self.features(), self.kernel_strides.0), (self.inputs, self.kernel_strides.1)];
+        let axes = || features.into_iter().chain(self.axes.iter().map(|axis| (axis.taps, axis.kernel_stride)));
+        View {
+            sizes: axes().map(|axis| axis.0).collect(),
+            strides: axes().map(|axis| axis.1).collect(),
+            offset: self.kernel_origin,
+        }
+    }
+
+    /// Where the group of an image begins in the input.
+    pub(super) fn origin(&self, image: usize, group: usize) -> isize {
+        image as isize * self.batch_stride + group as isize * self.group_stride
+    }
+
+    /// The frame of whole images, holes of a dilated input included; the last axis split by the distance of kernel elements if
+    /// `split`.
+    pub(super) fn frame(&self, split: bool) -> Frame {
+        let sides = self.axes.iter().map(|axis| Side {
+            input: axis.input,
+            stride: axis.input_stride,
+            dilation: axis.input_dilation,
+            low: axis.low,
+            length: (axis.output - 1) * axis.step + (axis.taps - 1) * axis.kernel_dilation + 1,
+        });
+        Frame::new(sides.collect(), self.axes.last().filter(|_| split).map_or(1, |axis| axis.kernel_dilation))
+    }
+}
