@@ -13,14 +13,14 @@ pub(super) fn around(sizes: &[usize], axis: usize) -> (usize, usize, usize) {
     (sizes[..axis].iter().product(), sizes[axis], sizes[axis + 1..].iter().product())
 }
 
-/// Whether `x` beats the best so far: the first NaN wins, then the first of equals.
+/// Whether `x` beats the best so far: the first NaN wins, then the first of equals. Without a branch, so that loops have vectors.
 #[inline(always)]
 pub(super) fn beats<W: Wide + PartialOrd>(kind: Extreme, x: W, best: W) -> bool {
     let further = match kind {
         Extreme::Max => x > best,
         Extreme::Min => x < best,
     };
-    further || (x.is_nan() && !best.is_nan())
+    further | (x.is_nan() & !best.is_nan())
 }
 
 /// Whether element `x` is selected rather than the best so far.

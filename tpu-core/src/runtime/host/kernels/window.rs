@@ -249,11 +249,19 @@ impl<T: Cell<Wide: PartialOrd>> Selection<'_, T> {
 
     /// Remembers element `number` of each window where it is better than the best so far.
     fn select(&self, best: &mut [T::Wide], at: &mut [u32], x: &[T], number: u32) {
-        for ((best, at), x) in best.iter_mut().zip(at).zip(x) {
-            let x = x.widen();
-            let better = beats(self.select, x, *best);
-            *best = if better { x } else { *best };
-            *at = if better { number } else { *at };
+        match self.select {
+            Extreme::Max => select(Extreme::Max, best, at, x, number),
+            Extreme::Min => select(Extreme::Min, best, at, x, number),
         }
+    }
+}
+
+#[inline(always)]
+fn select<T: Cell<Wide: PartialOrd>>(kind: Extreme, best: &mut [T::Wide], at: &mut [u32], x: &[T], number: u32) {
+    for ((best, at), x) in best.iter_mut().zip(at).zip(x) {
+        let x = x.widen();
+        let better = beats(kind, x, *best);
+        *best = if better { x } else { *best };
+        *at = if better { number } else { *at };
     }
 }
