@@ -112,6 +112,7 @@ impl Executable for Program {
             ops: vec![node.op.name().into()],
             reads: node.operands.len(),
             writes: node.types.len(),
+            ..KernelInfo::default()
         };
         self.0[self.0.main()].nodes.iter().map(|&node| kernel(&self.0[node])).collect()
     }

@@ -188,6 +188,12 @@ pub struct KernelInfo {
     pub reads: usize,
     /// Buffers written.
     pub writes: usize,
+    /// Bytes of these buffers.
+    pub bytes: f64,
+    /// Operations on numbers, as far as the backend knows.
+    pub flops: f64,
+    /// Seconds spent in it so far, if the backend measures that: the host with a [trace](host::HostOptions::trace).
+    pub seconds: f64,
 }
 
 /// A compiled program.

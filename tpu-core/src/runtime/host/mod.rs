@@ -24,12 +24,14 @@ mod skinny;
 #[cfg(test)]
 mod tests;
 mod tile;
+mod trace;
 
 use self::arguments::FromOutside;
 use self::buffer::HostBuffer;
 use self::pool::Pool;
 use self::program::{Call, Program};
 use self::row::isa::Isa;
+use self::trace::{Trace, Tracer};
 use crate::ir::{Graph, Op, Type};
 use crate::runtime::{
     Argument, Backend, Buffer, CompileOptions, Cost, Executable, KernelInfo, MemoryStats, Outcome, check_replicas,
@@ -38,7 +40,9 @@ use crate::{Error, ErrorKind, Result, ensure};
 use rayon::ThreadPool;
 use smallvec::SmallVec;
 use std::fmt;
+use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Instant;
 
 /// How a [`Host`] is set up.
 ///
@@ -56,11 +60,23 @@ pub struct HostOptions {
     pub threads: Option<usize>,
     /// Most bytes of each device that may be in use.
     pub memory_limit: Option<usize>,
+    /// Folder to write programs to; made if it is not there.
+    ///
+    /// Each of the first 512 programs gets a file of JSON, written anew from time to time:
+    ///
+    /// | key | |
+    /// |---|---|
+    /// | `nodes`, `graph` | operations of the program as recorded, and its StableHLO text, at most 1 MiB of it |
+    /// | `plan.kernels` | the fused form: ops of each kernel (numbered after simplification), rows, columns and instructions |
+    /// | `plan.memory` | bytes of temporaries, constants and results, which argument's memory a result takes, place of each value and the kernels that use it first and last |
+    /// | `kernels` | per kernel: kind, ops, bytes of the buffers that it reads and writes, operations on numbers, nanoseconds of all runs, GB/s and GFLOP/s |
+    /// | `runs`, `wall_nanoseconds` | runs so far, and what they took altogether |
+    pub trace: Option<PathBuf>,
 }
 
 impl Default for HostOptions {
     fn default() -> Self {
-        Self { devices: 1, threads: None, memory_limit: None }
+        Self { devices: 1, threads: None, memory_limit: None, trace: None }
     }
 }
 
@@ -74,6 +90,7 @@ struct Inner {
     /// `None` for one thread.
     workers: Option<ThreadPool>,
     isa: Isa,
+    tracer: Option<Tracer>,
 }
 
 impl fmt::Debug for Host {
@@ -83,16 +100,33 @@ impl fmt::Debug for Host {
 }
 
 impl Host {
-    /// The host as the environment sets it up: `TPU_HOST_DEVICES` simulated devices (one), `TPU_HOST_THREADS` threads (the
-    /// machine's), `TPU_HOST_MEMORY_LIMIT` bytes per device (no limit). Errors when one of them is not a positive number.
+    /// The host as the environment sets it up.
+    ///
+    /// | variable | | unless set |
+    /// |---|---|---|
+    /// | `TPU_HOST_DEVICES` | simulated devices | 1 |
+    /// | `TPU_HOST_THREADS` | threads that share the work of a program | the machine's |
+    /// | `TPU_HOST_MEMORY_LIMIT` | bytes per device | no limit |
+    /// | `TPU_HOST_ISA` | instruction set of the loops of fused programs: `portable`, `avx2` or `avx512` | the best |
+    /// | `TPU_TRACE` | folder for [traces](HostOptions::trace) | none |
+    ///
+    /// Results have the same bits whatever the number of threads and the instruction set.
+    ///
+    /// Errors with [`ErrorKind::Value`] when a number is not one or not positive, or the machine does not have the instruction
+    /// set; with [`ErrorKind::Io`] when the folder cannot be made.
     pub fn from_env() -> Result<Self> {
-        let memory_limit = positive("TPU_HOST_MEMORY_LIMIT")?;
-        Self::new(HostOptions { devices: positive("TPU_HOST_DEVICES")?.unwrap_or(1), threads: None, memory_limit })
+        Self::new(HostOptions {
+            devices: positive("TPU_HOST_DEVICES")?.unwrap_or(1),
+            threads: None,
+            memory_limit: positive("TPU_HOST_MEMORY_LIMIT")?,
+            trace: std::env::var_os("TPU_TRACE").filter(|folder| !folder.is_empty()).map(PathBuf::from),
+        })
     }
 
-    /// A host with these options. Errors when a number is zero or threads cannot be started.
+    /// A host with these options, the instruction set from the environment. Errors when a number is zero, threads cannot be
+    /// started, the instruction set or the folder of traces cannot be had.
     pub fn new(options: HostOptions) -> Result<Self> {
-        Self::with_isa(options, Isa::detect())
+        Self::with_isa(options, Isa::from_env()?)
     }
 
     fn with_isa(options: HostOptions, isa: Isa) -> Result<Self> {
@@ -115,7 +149,8 @@ impl Host {
             Error::new(ErrorKind::Execution, "host", format!("could not start {threads} threads: {error}"))
         })?;
         let pools = (0..options.devices).map(|_| Arc::new(Pool::new(options.memory_limit))).collect();
-        Ok(Self(Arc::new(Inner { pools, threads, workers, isa })))
+        let tracer = options.trace.map(Tracer::new).transpose()?;
+        Ok(Self(Arc::new(Inner { pools, threads, workers, isa, tracer })))
     }
 
     fn pool(&self, device: usize) -> Result<&Arc<Pool>> {
@@ -163,9 +198,12 @@ impl Backend for Host {
         let devices = self.device_count();
         ensure!((1..=devices).contains(&replicas), Device, "host", "has {devices} devices, got {replicas} replicas");
         graph.nodes.iter().try_for_each(|node| check_replicas(&node.op, replicas))?;
-        let program = compile::compile(graph, options, self.0.isa)?;
+        let tracer = self.0.tracer.as_ref();
+        let mut program = compile::compile(graph, options, self.0.isa, tracer.is_some())?;
+        let plan = std::mem::take(&mut program.description);
+        let trace = tracer.and_then(|tracer| tracer.start(graph, plan, &program.kernels));
         let parallel = program.is_parallel();
-        Ok(Arc::new(HostExecutable { program, options, replicas, host: self.clone(), parallel }))
+        Ok(Arc::new(HostExecutable { program, options, replicas, host: self.clone(), parallel, trace }))
     }
 
     fn upload(&self, device: usize, ty: &Type, bytes: &[u8]) -> Result<Arc<dyn Buffer>> {
@@ -191,6 +229,7 @@ struct HostExecutable {
     host: Host,
     /// Whether some step is worth splitting.
     parallel: bool,
+    trace: Option<Trace>,
 }
 
 impl fmt::Debug for HostExecutable {
@@ -210,13 +249,19 @@ impl HostExecutable {
             let calls = pools.iter().zip(&mut arguments).zip(0..);
             let mut calls: SmallVec<[Call<'_>; 1]> =
                 calls.map(|((pool, arguments), replica)| Call { replica, pool, arguments }).collect();
-            let given = self.program.run(&mut calls, threads)?;
+            let times = self.trace.as_ref().map(|trace| &trace.nanoseconds[..]);
+            let given = self.program.run_timed(&mut calls, threads, times)?;
             given.into_iter().map(|given| self.program.outcome(given)).collect()
         };
-        match &self.host.0.workers {
+        let start = self.trace.as_ref().map(|trace| (trace, Instant::now()));
+        let outcomes = match &self.host.0.workers {
             Some(workers) if self.parallel => workers.install(|| run(true)),
             _ => run(false),
+        };
+        if let Some((trace, start)) = start {
+            trace.ran(start.elapsed());
         }
+        outcomes
     }
 }
 
@@ -247,6 +292,10 @@ impl Executable for HostExecutable {
     }
 
     fn kernels(&self) -> Vec<KernelInfo> {
-        self.program.kernels.clone()
+        let mut kernels = self.program.kernels.clone();
+        if let Some(trace) = &self.trace {
+            kernels.iter_mut().enumerate().for_each(|(at, kernel)| kernel.seconds = trace.seconds(at));
+        }
+        kernels
     }
 }

@@ -20,7 +20,10 @@ use crate::ir::{Op, Type};
 use crate::runtime::{Buffer, KernelInfo, Outcome};
 use crate::{Error, ErrorKind, Result};
 use smallvec::SmallVec;
+use std::ops::Range;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::Instant;
 
 /// Work below this is not split among threads.
 const PARALLEL_NANOSECONDS: f64 = 60_000.0;
@@ -63,9 +66,20 @@ pub(super) enum Source {
     Constant(usize),
 }
 
+/// Steps that run one after the other, or, if they are row programs that do not depend on each other, together.
+pub(super) struct Batch {
+    pub steps: Range<usize>,
+    /// Whether they may run together.
+    pub together: bool,
+    /// Whether they are worth splitting among threads.
+    pub parallel: bool,
+}
+
 /// A compiled program.
 pub(super) struct Program {
     pub steps: Vec<Step>,
+    /// Of all steps, in their order.
+    pub batches: Vec<Batch>,
     pub constants: Aligned,
     pub parameters: Vec<Type>,
     pub arena_bytes: usize,
@@ -78,6 +92,8 @@ pub(super) struct Program {
     pub flops: f64,
     pub bytes: f64,
     pub peak_bytes: usize,
+    /// For people; null unless asked for.
+    pub description: serde_json::Value,
 }
 
 impl Step {
@@ -107,6 +123,12 @@ impl Step {
         }
     }
 
+    /// Whether steps that run together, or one that runs alone, are worth splitting.
+    pub fn are_parallel(steps: &[Self]) -> bool {
+        steps.iter().any(Self::is_parallel)
+            || (steps.len() > 1 && steps.iter().map(Self::nanoseconds).sum::<f64>() > PARALLEL_NANOSECONDS)
+    }
+
     fn run(&self, frames: &[Frame<'_>], threads: bool) -> Result<()> {
         match self {
             Self::Control(step) => step.run(frames, threads),
@@ -116,6 +138,23 @@ impl Step {
                 frames.iter().try_for_each(|frame| step.run_alone(frame, parallel))
             }
         }
+    }
+
+    /// Runs steps of a batch together in the current thread pool.
+    fn run_together(steps: &[Self], frame: &Frame<'_>) {
+        let programs: SmallVec<[(&RowProgram, Bases<'_>); 64]> = steps
+            .iter()
+            .filter_map(|step| match step {
+                Self::Rows(program, scratch) => {
+                    let scratch = frame.arena.at().wrapping_add(*scratch);
+                    Some((&**program, Bases { all: &frame.bases[..], scratch }))
+                }
+                _ => None,
+            })
+            .collect();
+        // SAFETY: as for a row program that runs alone; the compiler put only steps into a batch that do not write what another
+        // one touches, and none that is cut by phases.
+        unsafe { row::run::run_together(&programs) };
     }
 
     /// Runs what concerns one device.
@@ -212,22 +251,62 @@ impl Program {
 
     /// Whether a run should use the thread pool.
     pub fn is_parallel(&self) -> bool {
-        self.steps.iter().any(Step::is_parallel)
+        self.batches.iter().any(|batch| batch.parallel)
     }
 
     /// Runs the program for these devices together, in the current thread pool if `threads`.
     ///
     /// Fails before an argument from outside is written to.
     pub fn run(&self, calls: &mut [Call<'_>], threads: bool) -> Result<SmallVec<[Given; 1]>> {
+        self.run_timed(calls, threads, None)
+    }
+
+    /// As [`run`](Self::run); adds the nanoseconds of each step to its number's.
+    pub fn run_timed(
+        &self,
+        calls: &mut [Call<'_>],
+        threads: bool,
+        times: Option<&[AtomicU64]>,
+    ) -> Result<SmallVec<[Given; 1]>> {
         let frames: Result<_> = calls.iter_mut().map(|call| self.enter(call)).collect();
         let mut frames: SmallVec<[Frame<'_>; 1]> = frames?;
-        let (before, after) = self.steps.split_at(self.check_end.unwrap_or(0));
-        before.iter().try_for_each(|step| step.run(&frames, threads))?;
+        let (before, after) = self.batches.split_at(self.batches_before_checks());
+        before.iter().try_for_each(|batch| self.run_batch(batch, &frames, threads, times))?;
         for (frame, call) in frames.iter_mut().zip(&*calls) {
             self.settle(frame, call)?;
         }
-        after.iter().try_for_each(|step| step.run(&frames, threads))?;
+        after.iter().try_for_each(|batch| self.run_batch(batch, &frames, threads, times))?;
         frames.into_iter().zip(calls).map(|(frame, call)| self.leave(frame, call)).collect()
+    }
+
+    fn batches_before_checks(&self) -> usize {
+        let end = self.check_end.unwrap_or(0);
+        self.batches.partition_point(|batch| batch.steps.start < end)
+    }
+
+    fn run_batch(&self, batch: &Batch, frames: &[Frame<'_>], threads: bool, times: Option<&[AtomicU64]>) -> Result<()> {
+        let steps = &self.steps[batch.steps.clone()];
+        if threads && batch.parallel && steps.len() > 1 {
+            let start = times.map(|times| (times, Instant::now()));
+            frames.iter().for_each(|frame| Step::run_together(steps, frame));
+            if let Some((times, start)) = start {
+                // Each has its share by what it was estimated to take.
+                let spent =
+                    start.elapsed().as_nanos() as f64 / steps.iter().map(Step::nanoseconds).sum::<f64>().max(1e-9);
+                for (time, step) in times[batch.steps.clone()].iter().zip(steps) {
+                    time.fetch_add((spent * step.nanoseconds()) as u64, Relaxed);
+                }
+            }
+            return Ok(());
+        }
+        for (number, step) in batch.steps.clone().zip(steps) {
+            let start = times.map(|times| (&times[number], Instant::now()));
+            step.run(frames, threads)?;
+            if let Some((time, start)) = start {
+                time.fetch_add(start.elapsed().as_nanos() as u64, Relaxed);
+            }
+        }
+        Ok(())
     }
 
     fn enter<'a>(&self, call: &mut Call<'a>) -> Result<Frame<'a>> {

@@ -89,7 +89,13 @@ impl Lowered {
         let outputs: Vec<Type> = graph.result_types(graph.main()).chain(checks).cloned().collect();
         let parameters: Vec<Type> = graph.parameter_types(graph.main()).cloned().collect();
         let ops = graph.nodes.iter().map(|node| node.op.name().to_string()).collect();
-        let kernel = KernelInfo { kind: "program".into(), ops, reads: parameters.len(), writes: outputs.len() };
+        let kernel = KernelInfo {
+            kind: "program".into(),
+            ops,
+            reads: parameters.len(),
+            writes: outputs.len(),
+            ..KernelInfo::default()
+        };
         let all = donation::all_checks(graph);
         let partly_right = |restore: &Restore| Some(restore.lost_with) != all;
         let signature = Signature {

@@ -7,6 +7,7 @@
 //! A group has a domain of `rows` × `cols` elements. Its nodes have all of them, or one per row. `cols` is set by the
 //! first reduction; before, a group is elementwise and has no rows.
 
+use super::assemble::is_assembly;
 use super::domain::{Group, Need, reads_rows};
 use super::rules::Kind;
 use super::view::{Root, View};
@@ -15,7 +16,7 @@ use smallvec::{SmallVec, smallvec};
 use std::collections::HashMap;
 
 /// Nodes of one group at most: bounds the tiles and the time to compile.
-const GROUP_NODES: usize = 200;
+pub(super) const GROUP_NODES: usize = 200;
 /// Readers that are looked at before a unit is moved to a later level.
 const READERS: usize = 256;
 
@@ -245,6 +246,12 @@ impl Fuser<'_> {
         if is_scattered(&read.view) { self.real(value) } else { read }
     }
 
+    /// An operand whose elements are put together with others: in memory.
+    fn read_for_assembly(&mut self, value: Value) -> Read {
+        let read = self.read_for_group(value);
+        if let Root::Iota(_) = read.view.root { self.real(value) } else { read }
+    }
+
     fn new_unit(&mut self, unit: Unit, level: u32) -> u32 {
         let number = self.states.len() as u32;
         self.states.push(State { unit: Some(unit), level, readers: Vec::new() });
@@ -278,13 +285,18 @@ impl Fuser<'_> {
     fn member(&mut self, id: NodeId) {
         let node = &self.graph[id];
         // Inputs that would have to be gathered from all over memory are made real.
-        let reads: SmallVec<[Read; 3]> = node.operands.iter().map(|&v| self.read_for_group(v)).collect();
+        let assembly = is_assembly(&node.op);
+        let mut reads: SmallVec<[Read; 3]> = SmallVec::new();
+        for &operand in &node.operands {
+            reads.push(if assembly { self.read_for_assembly(operand) } else { self.read_for_group(operand) });
+        }
         let need = Need::of(self.graph, id, self.kinds[id.0 as usize]);
         // Groups that the node may join, judged by domain and by how it reads them.
         let mut candidates: SmallVec<[(u32, Group); 3]> = SmallVec::new();
-        for i in 0..reads.len() {
-            let Some(unit) = reads[i].unit else { continue };
-            if candidates.iter().any(|(candidate, _)| *candidate == unit) {
+        // What an assembly reads is elsewhere in the domain, so it starts a group of its own, which its readers may join.
+        let units: SmallVec<[u32; 3]> = reads.iter().filter_map(|read| read.unit).filter(|_| !assembly).collect();
+        for (i, &unit) in units.iter().enumerate() {
+            if units[..i].contains(&unit) {
                 continue;
             }
             if let Some(group) = self.joined(unit, &need, &reads) {

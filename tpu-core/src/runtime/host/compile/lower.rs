@@ -5,20 +5,22 @@
 //! of phase `p + 1` on; everything else is computed as soon as its operands are, or in the phase of its first reader if
 //! that is later.
 
+use super::assemble::is_assembly;
 use super::constants::Constants;
 use super::domain::{Group, row_axes};
 use super::fuse::Fusion;
 use super::place;
 use super::rules::{Kind, needs_rounded};
 use super::view::{Axes, Root, View, linear, refine, refine_strides};
-use crate::DType;
 use crate::ir::{BinaryOp, Comparison, Graph, NodeId, Op, UnaryOp, Value};
 use crate::runtime::host::row::functions::{self, Cell};
 use crate::runtime::host::row::isa::Isa;
 use crate::runtime::host::row::loops::{FoldKernels, Kernel};
-use crate::runtime::host::row::program::{FIRST_BUFFER, Gather, Place, RowProgram};
+use crate::runtime::host::row::program::{Assembly, FIRST_BUFFER, Gather, Place, RowProgram};
+use crate::{DType, Literal};
 use smallvec::{SmallVec, smallvec};
 use std::collections::HashMap;
+use std::sync::Arc;
 
 /// What lowering needs to know.
 pub(super) struct Context<'a> {
@@ -75,6 +77,7 @@ pub(super) struct Local {
 pub(super) enum What {
     Loop(Kernel),
     Gather(Gather),
+    Assembly(Box<Assembly>),
 }
 
 /// An instruction before places are known.
@@ -168,7 +171,7 @@ pub(super) fn lower_view(context: &Context<'_>, constants: &mut Constants, value
 /// The inner axes that every view of an elementwise group reads with one stride: where they start, and their elements.
 fn inner_axes(context: &Context<'_>, group: &Group) -> (usize, usize) {
     let mut split = 0;
-    for &id in &group.nodes {
+    for &id in group.nodes.iter().filter(|&&id| !is_assembly(&context.graph[id].op)) {
         for view in context.fusion.reads(id) {
             if let Some(strides) = refine_strides(view, &group.shape) {
                 while linear(&group.shape[split..], &strides[split..]).is_none() {
@@ -210,7 +213,17 @@ impl<'a> Lowering<'a> {
         }
     }
 
-    fn base(&mut self, memory: Memory) -> u32 {
+    pub(super) fn context(&self) -> &'a Context<'a> {
+        self.context
+    }
+
+    /// The base of a constant.
+    pub(super) fn constant(&mut self, literal: &Arc<Literal>) -> u32 {
+        let at = self.constants.place(literal);
+        self.base(Memory::Constant(at))
+    }
+
+    pub(super) fn base(&mut self, memory: Memory) -> u32 {
         let at = self.buffers.iter().position(|&known| known == memory).unwrap_or_else(|| {
             self.buffers.push(memory);
             self.buffers.len() - 1
@@ -233,12 +246,12 @@ impl<'a> Lowering<'a> {
     }
 
     /// Adds an instruction; its level is that of the operands.
-    fn step(&mut self, what: What, src: SmallVec<[usize; 3]>, cell: Cell, size: usize, cost: f64) -> usize {
+    pub(super) fn step(&mut self, what: What, src: SmallVec<[usize; 3]>, cell: Cell, size: usize, cost: f64) -> usize {
         let full = src.iter().any(|&x| self.locals[x].full);
         self.step_at(what, src, cell, size, full, cost)
     }
 
-    fn step_at(
+    pub(super) fn step_at(
         &mut self,
         what: What,
         src: SmallVec<[usize; 3]>,
@@ -318,7 +331,7 @@ impl<'a> Lowering<'a> {
 
     /// An input of the group.
     fn leaf(&mut self, view: &View, dtype: DType) -> usize {
-        let Some(cell) = Cell::of(dtype) else { return self.local(Cell::F32, 4, false, 0) };
+        let Some(cell) = Cell::loaded(dtype) else { return self.local(Cell::F32, 4, false, 0) };
         let elements: usize = view.sizes.iter().product();
         let whole = elements == self.rows * self.cols;
         let axes = if whole { self.shape.clone() } else { Axes::from_slice(&self.shape[..self.split]) };
@@ -327,21 +340,18 @@ impl<'a> Lowering<'a> {
         let (row_sizes, row_strides) = (&axes[..split], &strides[..split]);
         let (col_sizes, col_strides) = (&axes[split..], &strides[split..]);
         let full = col_strides.iter().any(|&s| s != 0);
-        let half = matches!(dtype, DType::BF16 | DType::F16);
+        let load = functions::load(self.context.isa, dtype);
         let bytes = dtype.bits() as usize / 8;
         let (base, offset) = match &view.root {
             Root::Value(root) => (self.base(Memory::Value(*root)), 0),
-            Root::Constant(literal) => {
-                let at = self.constants.place(literal);
-                (self.base(Memory::Constant(at)), 0)
-            }
+            Root::Constant(literal) => (self.constant(literal), 0),
             Root::Iota(_) => (0, 0),
         };
         let iota = matches!(view.root, Root::Iota(_));
         // In place if one stride each way describes it.
         let steps = linear(row_sizes, row_strides).zip(linear(col_sizes, col_strides));
         let direct = steps.filter(|&(row, col)| {
-            !iota && if full { col == 1 } else { row == 1 || (row == 0 && (!half || self.rows == 1)) }
+            !iota && if full { col == 1 } else { row == 1 || (row == 0 && (load.is_none() || self.rows == 1)) }
         });
         let raw = match direct {
             Some((row, col)) => {
@@ -371,17 +381,22 @@ impl<'a> Lowering<'a> {
                 self.step_at(What::Gather(gather), SmallVec::new(), cell, bytes, full, cost)
             }
         };
-        if half && !iota {
-            let kernel = functions::load_half(self.context.isa, dtype);
-            return self.step(What::Loop(kernel), smallvec![raw], Cell::F32, 4, LIGHT);
+        match load {
+            Some(kernel) if !iota => self.step(What::Loop(kernel), smallvec![raw], cell, cell.size(), LIGHT),
+            _ => raw,
         }
-        raw
     }
 
     fn node(&mut self, id: NodeId) {
         let graph = self.context.graph;
         let isa = self.context.isa;
         let node = &graph[id];
+        if is_assembly(&node.op) {
+            if let Some(local) = self.assembly(id) {
+                self.values.insert(id.into(), local);
+            }
+            return;
+        }
         let mut x: SmallVec<[usize; 3]> =
             node.operands.iter().zip(self.context.fusion.reads(id)).map(|(&v, view)| self.operand(v, view)).collect();
         let from = graph.ty(node.operands[0]).dtype;
@@ -517,7 +532,7 @@ impl<'a> Lowering<'a> {
 }
 
 /// Estimated nanoseconds per element.
-const LIGHT: f64 = 0.1;
+pub(super) const LIGHT: f64 = 0.1;
 const HEAVY: f64 = 0.7;
 const SLOW: f64 = 15.0;
 

@@ -1,13 +1,17 @@
 //! From a graph to a program of the host: simplify → fuse → lower → plan memory.
 
+mod assemble;
 mod attention;
+mod batch;
 mod constants;
+mod describe;
 mod domain;
 mod dot;
 mod fuse;
 mod lower;
 pub(super) mod memory;
 mod place;
+mod recompute;
 mod rules;
 mod simplify;
 mod view;
@@ -28,6 +32,7 @@ use fuse::Unit;
 use lower::{Context, Lowered, Memory};
 use memory::{ARENA, CONSTANTS, Location, Plan, Request, Use};
 use rules::Kind;
+use serde_json::Value as Json;
 use smallvec::SmallVec;
 use std::collections::HashMap;
 use view::{Root, View};
@@ -50,20 +55,21 @@ pub(super) fn supports(op: &Op) -> Result<()> {
     }
 }
 
-/// Compiles a program that `verify` accepts.
-pub(super) fn compile(source: &Graph, options: CompileOptions, isa: Isa) -> Result<Program> {
-    program(source, options, isa, false)
+/// Compiles a program that `verify` accepts; `described`: with its description.
+pub(super) fn compile(source: &Graph, options: CompileOptions, isa: Isa, described: bool) -> Result<Program> {
+    program(source, options, isa, false, described)
 }
 
 /// A program from outside, or that of a block. Blocks nest at most 64 deep, so this recursion ends soon.
-fn program(source: &Graph, options: CompileOptions, isa: Isa, inside: bool) -> Result<Program> {
+fn program(source: &Graph, options: CompileOptions, isa: Isa, inside: bool, described: bool) -> Result<Program> {
     let simplified = simplify::simplify(source);
     let graph = &simplified.graph;
     let kinds: Vec<Kind> = (0..graph.nodes.len()).map(|id| rules::classify(graph, NodeId(id as u32))).collect();
     graph.nodes.iter().try_for_each(|node| supports(&node.op))?;
-    let fusion = fuse::fuse(graph, &kinds);
+    let mut fusion = fuse::fuse(graph, &kinds);
+    recompute::recompute(graph, &kinds, &mut fusion);
     let context = Context { graph, fusion: &fusion, kinds: &kinds, isa, strict_rounding: options.strict_rounding };
-    let mut compiler = Compiler { context: &context, constants: Constants::default(), source, inside };
+    let mut compiler = Compiler { context: &context, constants: Constants::default(), source, inside, described };
     let readers = compiler.readers();
     let drafts: Vec<Draft> = fusion
         .units
@@ -92,6 +98,8 @@ struct Compiler<'a> {
     source: &'a Graph,
     /// Whether the program is that of a block.
     inside: bool,
+    /// Whether it gets a description.
+    described: bool,
 }
 
 impl Compiler<'_> {
@@ -103,8 +111,10 @@ impl Compiler<'_> {
     fn readers(&self) -> HashMap<Value, Readers> {
         let graph = self.context.graph;
         let mut readers: HashMap<Value, Readers> = HashMap::with_capacity(graph.nodes.len());
-        let mut read = |view: &View, unit: usize| {
-            if let Root::Value(root) = view.root {
+        let mut read = |view: &View, unit: usize, own: &[NodeId]| {
+            if let Root::Value(root) = view.root
+                && own.binary_search(&root.node).is_err()
+            {
                 let entry = readers.entry(root).or_insert(Readers::One(unit));
                 if *entry != Readers::One(unit) || unit == usize::MAX {
                     *entry = Readers::Many;
@@ -112,19 +122,20 @@ impl Compiler<'_> {
             }
         };
         for (index, unit) in self.context.fusion.units.iter().enumerate() {
-            let nodes: &[NodeId] = match unit {
-                Unit::Group(group) => &group.nodes,
-                Unit::Dot(id) | Unit::Attention(id) | Unit::Kernel(id) => std::slice::from_ref(id),
+            // A group reads its own values where they are computed.
+            let (nodes, own): (&[NodeId], &[NodeId]) = match unit {
+                Unit::Group(group) => (&group.nodes[..], &group.nodes[..]),
+                Unit::Dot(id) | Unit::Attention(id) | Unit::Kernel(id) => (std::slice::from_ref(id), &[]),
                 Unit::Copy(_, view) => {
-                    read(view, index);
+                    read(view, index, &[]);
                     continue;
                 }
             };
-            nodes.iter().flat_map(|&id| self.context.fusion.reads(id)).for_each(|view| read(view, index));
+            nodes.iter().flat_map(|&id| self.context.fusion.reads(id)).for_each(|view| read(view, index, own));
         }
         let wanted = graph.blocks[0].results.iter().chain(graph.checks.iter().map(|check| &check.value));
         for &value in wanted {
-            read(&self.result(value), usize::MAX);
+            read(&self.result(value), usize::MAX, &[]);
         }
         readers
     }
@@ -184,7 +195,7 @@ impl Compiler<'_> {
     /// A block as a program.
     fn block(&self, block: BlockId) -> Result<Program> {
         let options = CompileOptions { strict_rounding: self.context.strict_rounding };
-        program(&self.source.program_of(block), options, self.context.isa, true)
+        program(&self.source.program_of(block), options, self.context.isa, true, false)
     }
 
     fn root(&mut self, view: &View) -> Memory {
@@ -255,39 +266,38 @@ impl Compiler<'_> {
             .collect::<Result<Vec<_>>>()?;
         let check_values =
             graph.checks.iter().map(|check| dense(check.value).ok_or_else(missing)).collect::<Result<Vec<_>>>()?;
-        let kernels = drafts.iter().zip(&uses).map(|(draft, uses)| info(graph, draft, uses)).collect();
-        let flops = drafts.iter().map(|draft| match draft {
-            Draft::Dot(dot, ..) => dot.flops(),
-            Draft::Attention(attention, ..) => attention.flops(),
-            Draft::Rows(lowered) => (lowered.program.rows * lowered.program.cols) as f64,
-            Draft::Control(_, _, control) => control.programs().map(|program| program.flops).sum(),
-            Draft::Copy(..) | Draft::Kernel(..) => 0.0,
-        });
-        let flops = flops.sum();
+        let kernels: Vec<KernelInfo> =
+            drafts.iter().zip(&uses).map(|(draft, uses)| describe::info(graph, draft, uses, &bytes)).collect();
+        let flops = kernels.iter().map(|kernel| kernel.flops).sum();
+        let moved = kernels.iter().map(|kernel| kernel.bytes).sum();
+        let description = if self.described { self.describe(&drafts, &uses, &plan, &bytes) } else { Json::Null };
         let inner = drafts.iter().map(|draft| match draft {
             Draft::Control(_, _, control) => control.programs().map(|program| program.peak_bytes).max().unwrap_or(0),
             _ => 0,
         });
         let inner = inner.max().unwrap_or(0);
-        let moved = uses.iter().flat_map(|uses| uses.reads.iter().chain(&uses.writes)).map(|&v| bytes(v) as f64).sum();
         let steps: Vec<Step> = drafts
             .into_iter()
             .enumerate()
             .map(|(index, draft)| place(graph, draft, plan.scratch[index], &at))
             .collect();
+        let check_end = if graph.checks.is_empty() { None } else { Some(last_check.map_or(0, |step| step + 1)) };
+        let batches = batch::batches(&steps, &uses, &plan, &bytes, arguments.len(), check_end.unwrap_or(0));
         Ok(Program {
             steps,
+            batches,
             constants: Aligned::copy_of(constants.bytes()),
             parameters: main.parameters.iter().map(|&node| graph[node].types[0].clone()).collect(),
             arena_bytes: plan.arena_bytes,
             slots: plan.slots.clone(),
             results,
             checks: check_values,
-            check_end: if graph.checks.is_empty() { None } else { Some(last_check.map_or(0, |step| step + 1)) },
+            check_end,
             kernels,
             flops,
             bytes: moved,
             peak_bytes: plan.peak_bytes.saturating_add(inner),
+            description,
         })
     }
 }
@@ -436,20 +446,4 @@ fn located(graph: &Graph, id: NodeId, operands: &[Memory], at: &dyn Fn(Memory) -
     let types = graph[id].operands.iter().map(|&v| graph.ty(v).clone());
     let results = results(graph, id).into_iter().map(|value| (graph.ty(value).clone(), at(Memory::Value(value))));
     (types.zip(operands.iter().map(|&memory| at(memory))).collect(), results.collect())
-}
-
-fn info(graph: &Graph, draft: &Draft, uses: &Use) -> KernelInfo {
-    let name = |id: NodeId| graph[id].op.name().to_owned();
-    let (kind, ops) = match draft {
-        Draft::Rows(lowered) => ("row_program".to_owned(), lowered.nodes.iter().map(|&id| name(id)).collect()),
-        Draft::Dot(_, _, out) => ("dot_general".to_owned(), vec![name(out.node)]),
-        Draft::Attention(attention, _, id) => (attention.name().to_owned(), vec![name(*id)]),
-        Draft::Copy(_, _, out) => ("copy".to_owned(), vec![name(out.node)]),
-        Draft::Kernel(id, _) => (name(*id), vec![name(*id)]),
-        Draft::Control(id, _, control) => {
-            let inner = control.programs().flat_map(|program| &program.kernels).flat_map(|kernel| kernel.ops.clone());
-            (name(*id), std::iter::once(name(*id)).chain(inner).collect())
-        }
-    };
-    KernelInfo { kind, ops, reads: uses.reads.len(), writes: uses.writes.len() }
 }

@@ -194,10 +194,13 @@ fn in_place(lowering: &Lowering<'_>) -> Vec<(Value, Value)> {
     }
     // What a gather reads may be anywhere.
     for step in &lowering.steps {
-        if let What::Gather(gather) = &step.what
-            && gather.iota.is_none()
-        {
-            reads.insert(gather.base, None);
+        match &step.what {
+            What::Gather(gather) if gather.iota.is_none() => _ = reads.insert(gather.base, None),
+            What::Assembly(assembly) => {
+                let bases = assembly.windows.iter().map(|window| window.base);
+                bases.chain(assembly.fill.map(|place| place.base)).for_each(|base| _ = reads.insert(base, None));
+            }
+            What::Gather(_) | What::Loop(_) => {}
         }
     }
     let mut pairs = Vec::new();
@@ -326,6 +329,7 @@ impl Shape {
                 Action::Loop { kernel: *kernel, src: [place(0), place(1), place(2)] }
             }
             What::Gather(gather) => Action::Gather(Box::new(gather.clone())),
+            What::Assembly(assembly) => Action::Assembly(assembly.clone()),
         };
         let loops = matches!(step.what, What::Loop(_));
         let flat = step.full && loops && self.cols <= TILE && dense(step.dst) && step.src.iter().all(|&x| dense(x));

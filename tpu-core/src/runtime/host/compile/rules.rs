@@ -1,5 +1,6 @@
 //! What each op is to the host: a view, a member of fusion groups, a product, an attention, or a plain kernel.
 
+use super::assemble::is_member;
 use crate::DType;
 use crate::ir::{Graph, NodeId, Op, UnaryOp};
 use crate::runtime::host::row::functions::{self, Cell};
@@ -60,8 +61,11 @@ pub(super) fn classify(graph: &Graph, id: NodeId) -> Kind {
         Op::Select => member(Cell::of(node.types[0].dtype).is_some()),
         Op::Clamp => member(matches!(from, Some(DType::F32 | DType::F64 | DType::BF16 | DType::F16))),
         Op::Convert(to) => {
-            let cells = cell.zip(Cell::of(*to));
+            let cells = from.and_then(Cell::loaded).zip(Cell::of(*to));
             member(cells.is_some_and(|(from, to)| functions::convert(isa, from, to).is_some()))
+        }
+        Op::Pad { .. } | Op::Concatenate { .. } | Op::Reverse(_) => {
+            member(is_member(&node.op, cell, node.operands.len()))
         }
         Op::Reduce { kind, axes } => {
             let folds = cell.and_then(|cell| functions::fold(isa, *kind, cell)).is_some();
@@ -83,9 +87,6 @@ pub(super) fn classify(graph: &Graph, id: NodeId) -> Kind {
         | Op::ReducePrecision { .. }
         | Op::DynamicSlice { .. }
         | Op::DynamicUpdateSlice
-        | Op::Pad { .. }
-        | Op::Concatenate { .. }
-        | Op::Reverse(_)
         | Op::ArgReduce { .. }
         | Op::ReduceWindow { .. }
         | Op::SelectAndScatter { .. }

@@ -37,6 +37,14 @@ impl Cell {
         }
     }
 
+    /// The cells that elements are read into: those they are held in, or i32 for small integers, which are only converted.
+    pub(crate) fn loaded(dtype: DType) -> Option<Self> {
+        match dtype {
+            DType::U8 | DType::I8 | DType::U16 | DType::I16 => Some(Self::I32),
+            dtype => Self::of(dtype),
+        }
+    }
+
     /// Bytes of one.
     pub(crate) fn size(self) -> usize {
         match self {
@@ -373,6 +381,9 @@ casts! {
     i64 => f32, f64, i32, u32;
     u32 => f32, f64, i64, i32;
     u8 => f32, f64, i32, i64, u32;
+    i8 => i32;
+    u16 => i32;
+    i16 => i32;
 }
 struct NonZero;
 macro_rules! non_zero {
@@ -465,11 +476,16 @@ fn narrow_f16(x: f32) -> u16 {
     sign | y
 }
 
-/// The loop that reads elements of a 16-bit float type into f32 cells.
-pub(crate) fn load_half(isa: Isa, dtype: DType) -> Kernel {
+/// The loop that reads elements of a dtype into wider cells, for those that have no cells of their own.
+pub(crate) fn load(isa: Isa, dtype: DType) -> Option<Kernel> {
     match dtype {
-        DType::BF16 => map1_kernel::<u16, f32, LoadBf16>(isa),
-        _ => map1_kernel::<u16, f32, LoadF16>(isa),
+        DType::BF16 => Some(map1_kernel::<u16, f32, LoadBf16>(isa)),
+        DType::F16 => Some(map1_kernel::<u16, f32, LoadF16>(isa)),
+        DType::U8 => Some(map1_kernel::<u8, i32, Cast>(isa)),
+        DType::I8 => Some(map1_kernel::<i8, i32, Cast>(isa)),
+        DType::U16 => Some(map1_kernel::<u16, i32, Cast>(isa)),
+        DType::I16 => Some(map1_kernel::<i16, i32, Cast>(isa)),
+        _ => None,
     }
 }
 

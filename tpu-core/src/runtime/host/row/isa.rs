@@ -3,7 +3,8 @@
 //! Every loop has one generic source, instantiated once per level. Levels differ in speed only: loops use no contraction and
 //! a fixed order of sums, so results have the same bits on all of them.
 
-use std::sync::OnceLock;
+use crate::{Result, bail};
+use std::fmt;
 
 /// An instruction-set level.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -17,17 +18,27 @@ pub(crate) enum Isa {
 }
 
 impl Isa {
-    /// The best level of this machine, or the lower one that `TPU_HOST_ISA` names.
-    pub(crate) fn detect() -> Self {
-        static BEST: OnceLock<Isa> = OnceLock::new();
-        *BEST.get_or_init(|| match std::env::var("TPU_HOST_ISA").ok().and_then(|name| Self::from_name(&name)) {
-            Some(wanted) => wanted.min(Self::available()),
-            None => Self::available(),
-        })
+    /// The level that `TPU_HOST_ISA` names, else the best of this machine. Errors with `Value` when it names none, or one
+    /// that the machine does not have.
+    pub(crate) fn from_env() -> Result<Self> {
+        match std::env::var_os("TPU_HOST_ISA") {
+            Some(name) => Self::named(&name.to_string_lossy()),
+            None => Ok(Self::available()),
+        }
+    }
+
+    /// The level of this name, if this machine has it.
+    pub(crate) fn named(name: &str) -> Result<Self> {
+        let best = Self::available();
+        match Self::from_name(name) {
+            Some(level) if level <= best => Ok(level),
+            Some(level) => bail!(Value, "host", "requires a machine with {level}, got TPU_HOST_ISA={name} and {best}"),
+            None => bail!(Value, "host", "requires portable, avx2 or avx512 in TPU_HOST_ISA, got {name:?}"),
+        }
     }
 
     /// The level of this name.
-    pub(crate) fn from_name(name: &str) -> Option<Self> {
+    fn from_name(name: &str) -> Option<Self> {
         match name {
             "portable" => Some(Self::Portable),
             "avx2" => Some(Self::Avx2),
@@ -54,5 +65,39 @@ impl Isa {
         }
         #[cfg(not(target_arch = "x86_64"))]
         Self::Portable
+    }
+}
+
+impl fmt::Display for Isa {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Portable => "portable",
+            Self::Avx2 => "avx2",
+            Self::Avx512 => "avx512",
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ErrorKind;
+
+    #[test]
+    fn a_level_is_chosen_by_its_name_and_anything_else_is_an_error_that_says_what_there_is() {
+        for level in [Isa::Portable, Isa::Avx2, Isa::Avx512] {
+            match Isa::named(&level.to_string()) {
+                Ok(chosen) => assert_eq!(chosen, level),
+                Err(error) => {
+                    assert!(level > Isa::available() && error.kind() == ErrorKind::Value, "{error}");
+                    assert!(error.message().contains(&Isa::available().to_string()), "{error}");
+                }
+            }
+        }
+        for name in ["", "AVX2", "sse4"] {
+            let error = Isa::named(name).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Value);
+            assert!(error.message().contains("portable, avx2 or avx512"), "{error}");
+        }
     }
 }

@@ -7,6 +7,7 @@
 //! An instruction is plain data: a compiled loop and places. Operands in memory are read where they are and the last
 //! instruction writes to the result, so there are no loads and stores.
 
+mod assemble;
 pub(super) mod functions;
 pub(super) mod isa;
 pub(super) mod loops;

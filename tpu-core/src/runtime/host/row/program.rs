@@ -42,6 +42,41 @@ pub(crate) struct Gather {
     pub iota: Option<DType>,
 }
 
+/// One axis of a [`Window`], over an axis of the elements that are put together.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct WindowAxis {
+    /// Elements along the axis.
+    pub size: usize,
+    /// Where the window starts.
+    pub low: usize,
+    /// Elements of the window.
+    pub count: usize,
+    /// Elements between neighbours in memory.
+    pub step: isize,
+}
+
+/// A rectangle of elements that is read from memory.
+#[derive(Clone, Debug)]
+pub(crate) struct Window {
+    pub base: u32,
+    /// Of its first element, in elements.
+    pub offset: usize,
+    /// Outermost first, at least one.
+    pub axes: SmallVec<[WindowAxis; 4]>,
+}
+
+/// Elements put together from windows that do not overlap: what pads, concatenations and reversals are.
+#[derive(Clone, Debug)]
+pub(crate) struct Assembly {
+    pub windows: SmallVec<[Window; 2]>,
+    /// Where the element is that is everywhere else; `None` when the windows cover everything.
+    pub fill: Option<Place>,
+    /// Bytes of an element.
+    pub bytes: usize,
+    /// Elements of a row of the program: row `r`, column `c` has element `r cols + c` of the whole.
+    pub cols: usize,
+}
+
 /// What an instruction does.
 #[derive(Clone)]
 pub(crate) enum Action {
@@ -49,6 +84,8 @@ pub(crate) enum Action {
     Loop { kernel: Kernel, src: [Place; 3] },
     /// A strided read.
     Gather(Box<Gather>),
+    /// Reads of several places.
+    Assembly(Box<Assembly>),
 }
 
 /// One instruction.
@@ -147,6 +184,11 @@ impl RowProgram {
                         f(&mut gather.base, &mut gather.offset, gather.bytes);
                     }
                     Action::Gather(_) => {}
+                    Action::Assembly(assembly) => {
+                        let bytes = assembly.bytes;
+                        assembly.windows.iter_mut().for_each(|w| f(&mut w.base, &mut w.offset, bytes));
+                        assembly.fill.iter_mut().for_each(|p| f(&mut p.base, &mut p.offset, 1));
+                    }
                 }
             }
             for fold in &mut phase.folds {

@@ -1,10 +1,12 @@
 //! The tile interpreter.
 
+use super::assemble;
 use super::functions;
 use super::loops::{Call, FoldKernels};
 use super::program::{Action, COLUMN_BLOCK, Cut, FRAME, Gather, Instr, Place, RowProgram, SCRATCH, TILE};
 use crate::runtime::host::pool::Aligned;
 use rayon::prelude::*;
+use smallvec::SmallVec;
 use std::cell::RefCell;
 
 /// Addresses of the memory that places refer to, by number.
@@ -64,15 +66,81 @@ struct Tile {
 ///
 /// The invariants of [`Bases`].
 pub(crate) unsafe fn run(program: &RowProgram, bases: Bases<'_>, parallel: bool) {
+    match program.cut {
+        Cut::Phases => run_phases(program, bases, parallel),
+        _ => {
+            split(units(program), parallel, |begin, end| part(program, bases, begin, end));
+            finish(program, bases);
+        }
+    }
+}
+
+/// Runs programs none of which writes what another one reads or writes, as one piece of work for the current thread pool: many
+/// small ones cost no more than a large one.
+///
+/// # Safety
+///
+/// The invariants of [`Bases`], each for its program; none is cut by phases.
+pub(crate) unsafe fn run_together(programs: &[(&RowProgram, Bases<'_>)]) {
+    let units: SmallVec<[usize; 64]> = programs.iter().map(|(program, _)| units(program)).collect();
+    let mut starts: SmallVec<[f64; 64]> = SmallVec::with_capacity(programs.len() + 1);
+    starts.push(0.0);
+    for (program, _) in programs {
+        starts.push(starts[starts.len() - 1] + program.nanoseconds);
+    }
+    let total = starts[programs.len()];
+    let parts = rayon::current_num_threads() * 4;
+    // Equal parts by estimated time; the same boundary is the end of one part and the start of the next.
+    let boundary = |part: usize| if part == parts { f64::INFINITY } else { total * part as f64 / parts as f64 };
+    let unit_at = |index: usize, time: f64| {
+        let (start, end) = (starts[index], starts[index + 1]);
+        match time {
+            time if time >= end => units[index],
+            time if time <= start => 0,
+            time => ((time - start) / (end - start) * units[index] as f64) as usize,
+        }
+    };
+    (0..parts).into_par_iter().for_each(|at| {
+        let (from, to) = (boundary(at), boundary(at + 1));
+        for (index, (program, bases)) in programs.iter().enumerate() {
+            let begin = if at == 0 { 0 } else { unit_at(index, from) };
+            let end = unit_at(index, to);
+            part(program, *bases, begin, end);
+        }
+    });
+    programs.iter().for_each(|(program, bases)| finish(program, *bases));
+}
+
+/// Pieces that the work of a program can be cut into, unless it is cut by phases.
+fn units(program: &RowProgram) -> usize {
     if program.rows == 0 || program.cols == 0 {
-        return;
+        return 0;
     }
     match program.cut {
-        Cut::Rows => run_rows(program, bases, parallel),
-        Cut::Columns => run_columns(program, bases, parallel),
-        Cut::Phases => run_phases(program, bases, parallel),
+        Cut::Columns => program.cols.div_ceil(TILE),
+        _ => program.fold_rows.div_ceil(unit_rows(program)) * (program.rows / program.fold_rows),
     }
-    for fold in &program.columns {
+}
+
+/// Rows of a unit: it is never cut inside a block of a column fold.
+fn unit_rows(program: &RowProgram) -> usize {
+    if program.columns.is_empty() { program.tile_rows } else { COLUMN_BLOCK }
+}
+
+/// Runs units `begin..end`.
+fn part(program: &RowProgram, bases: Bases<'_>, begin: usize, end: usize) {
+    if begin == end {
+        return;
+    }
+    with_frame(program.frame_bytes, |frame| match program.cut {
+        Cut::Columns => columns(program, bases, frame, begin, end),
+        _ => rows(program, bases, frame, begin, end),
+    });
+}
+
+/// What is left when all units have run.
+fn finish(program: &RowProgram, bases: Bases<'_>) {
+    for fold in program.columns.iter().filter(|_| program.rows > 0 && program.cols > 0) {
         finish_columns(program, bases, fold.partial, fold.bytes, &fold.kernels, &fold.dst);
     }
 }
@@ -87,37 +155,26 @@ fn split(units: usize, parallel: bool, f: impl Fn(usize, usize) + Sync) {
     (0..parts).into_par_iter().for_each(|i| f(units * i / parts, units * (i + 1) / parts));
 }
 
-fn run_rows(program: &RowProgram, bases: Bases<'_>, parallel: bool) {
-    // A unit is never cut inside a block of a column fold.
-    let unit = if program.columns.is_empty() { program.tile_rows } else { COLUMN_BLOCK };
+fn rows(program: &RowProgram, bases: Bases<'_>, frame: *mut u8, begin: usize, end: usize) {
+    let unit = unit_rows(program);
     let per_fold = program.fold_rows.div_ceil(unit);
-    let folds = program.rows / program.fold_rows;
-    split(per_fold * folds, parallel, |begin, end| {
-        with_frame(program.frame_bytes, |frame| {
-            for at in begin..end {
-                let (fold, index) = (at / per_fold, at % per_fold);
-                let first = fold * program.fold_rows;
-                let (begin, end) = (index * unit, ((index + 1) * unit).min(program.fold_rows));
-                block_of_rows(program, bases, frame, first + begin, first + end, 0, program.cols);
-            }
-        });
-    });
+    for at in begin..end {
+        let (fold, index) = (at / per_fold, at % per_fold);
+        let first = fold * program.fold_rows;
+        let (begin, end) = (index * unit, ((index + 1) * unit).min(program.fold_rows));
+        block_of_rows(program, bases, frame, first + begin, first + end, 0, program.cols);
+    }
 }
 
-fn run_columns(program: &RowProgram, bases: Bases<'_>, parallel: bool) {
-    let tiles = program.cols.div_ceil(TILE);
-    split(tiles, parallel, |begin, end| {
-        with_frame(program.frame_bytes, |frame| {
-            let (begin, end) = (begin * TILE, (end * TILE).min(program.cols));
-            let unit = if program.columns.is_empty() { program.rows } else { COLUMN_BLOCK };
-            for first in (0..program.rows).step_by(program.fold_rows) {
-                for row in (first..first + program.fold_rows).step_by(unit) {
-                    let limit = (row + unit).min(first + program.fold_rows);
-                    block_of_rows(program, bases, frame, row, limit, begin, end);
-                }
-            }
-        });
-    });
+fn columns(program: &RowProgram, bases: Bases<'_>, frame: *mut u8, begin: usize, end: usize) {
+    let (begin, end) = (begin * TILE, (end * TILE).min(program.cols));
+    let unit = if program.columns.is_empty() { program.rows } else { COLUMN_BLOCK };
+    for first in (0..program.rows).step_by(program.fold_rows) {
+        for row in (first..first + program.fold_rows).step_by(unit) {
+            let limit = (row + unit).min(first + program.fold_rows);
+            block_of_rows(program, bases, frame, row, limit, begin, end);
+        }
+    }
 }
 
 /// Where the results of the block of rows at `row` are in a column fold's partial area.
@@ -184,6 +241,9 @@ fn block_of_rows(
 }
 
 fn run_phases(program: &RowProgram, bases: Bases<'_>, parallel: bool) {
+    if program.rows == 0 || program.cols == 0 {
+        return;
+    }
     let tile_cols = program.tile_cols();
     let per_row = program.cols.div_ceil(tile_cols);
     for phase in &program.phases {
@@ -250,6 +310,15 @@ fn execute(instr: &Instr, bases: Bases<'_>, frame: *mut u8, tile: Tile, head: bo
             };
             let tile = if head { Tile { row: 0, rows: 1, col: tile.row, cols: tile.cols } } else { tile };
             run_gather(gather, base, dst, instr.dst.stride, tile);
+        }
+        Action::Assembly(assembly) => {
+            // A value of one element per row has rows in place of columns.
+            let (rows, cols) = if head { (1, 1) } else { (tile.rows, assembly.cols) };
+            for i in 0..rows {
+                let line = assemble::Line { first: (tile.row + i) * cols + tile.col, count: tile.cols };
+                // SAFETY: the destination has `cols` elements in each row, and windows are good to read, by invariant 1.
+                unsafe { assemble::run(assembly, bases.all, dst.wrapping_add(i * instr.dst.stride), line) };
+            }
         }
     }
 }

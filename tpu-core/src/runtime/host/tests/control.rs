@@ -68,7 +68,7 @@ fn exact(graph: &Graph) -> Vec<Vec<u8>> {
 fn assert_agrees(graph: &Graph) {
     let values = exact(graph);
     for threads in [1, 2] {
-        let got = run_with(&host(threads, Isa::detect()), graph, CompileOptions::default(), &values).unwrap().0;
+        let got = run_with(&host(threads, Isa::available()), graph, CompileOptions::default(), &values).unwrap().0;
         assert_eq!(got, interpreted(graph, &values));
     }
 }
@@ -117,7 +117,7 @@ fn a_large_value_is_changed_where_it_is() {
         let table = b.input(DType::F32, &[ROWS, 256]);
         let values = counted(&mut b, &[table], 5, body);
         let graph = b.done(&values[..1]);
-        let host = host(1, Isa::detect());
+        let host = host(1, Isa::available());
         let arguments = exact(&graph);
         let got = run_with(&host, &graph, CompileOptions::default(), &arguments).unwrap().0;
         assert_eq!(got, interpreted(&graph, &arguments), "{name}");
@@ -132,7 +132,7 @@ fn an_update_outside_of_loops_writes_over_its_operand_too() {
     let (x, round) = (b.input(DType::F32, &[64, 256]), b.input(DType::I32, &[]));
     let sum = add_rows(&mut b, x, round);
     let graph = b.done(&[sum]);
-    let host = host(1, Isa::detect());
+    let host = host(1, Isa::available());
     let values = exact(&graph);
     let executable = host.compile(&graph, CompileOptions::default()).unwrap();
     let donated = host.upload(0, graph.ty(x), &values[0]).unwrap();
@@ -289,7 +289,7 @@ fn a_loop_keeps_no_memory_however_long_it_runs() {
         vec![b.unary(crate::ir::UnaryOp::Tanh, product)]
     });
     let graph = b.done(&values[..1]);
-    let host = host(1, Isa::detect());
+    let host = host(1, Isa::available());
     let values = arguments(&graph, 3);
     run_with(&host, &graph, CompileOptions::default(), &values).unwrap();
     let (in_use, peak) = (host.memory(0).in_use, host.memory(0).peak);

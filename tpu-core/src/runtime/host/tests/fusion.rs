@@ -6,11 +6,11 @@ use crate::ir::{BinaryOp, Reducer, UnaryOp};
 use crate::runtime::KernelInfo;
 
 fn kernels_of(graph: &Graph) -> Vec<KernelInfo> {
-    host(1, Isa::detect()).compile(graph, CompileOptions::default()).unwrap().kernels()
+    host(1, Isa::available()).compile(graph, CompileOptions::default()).unwrap().kernels()
 }
 
 /// Asserts that a program is one row program with so many reads and writes.
-fn assert_one_kernel(graph: &Graph, reads: usize, writes: usize) {
+pub(super) fn assert_one_kernel(graph: &Graph, reads: usize, writes: usize) {
     let kernels = kernels_of(graph);
     let shape: Vec<_> = kernels.iter().map(|k| (k.kind.as_str(), k.reads, k.writes)).collect();
     assert_eq!(shape, [("row_program", reads, writes)], "{kernels:#?}");
@@ -27,7 +27,7 @@ fn every_value(graph: &Graph) -> Graph {
 
 /// Runs each op of `graph` as a program of its own.
 fn run_one_by_one(graph: &Graph, arguments: &[Vec<u8>]) -> Vec<Vec<u8>> {
-    let host = host(1, Isa::detect());
+    let host = host(1, Isa::available());
     let mut values: Vec<Vec<u8>> = vec![Vec::new(); graph.nodes.len()];
     for &id in &graph[graph.main()].nodes {
         let node = &graph[id];
@@ -46,7 +46,7 @@ fn run_one_by_one(graph: &Graph, arguments: &[Vec<u8>]) -> Vec<Vec<u8>> {
 
 /// Fused, with all intermediate values kept, op by op, on 1 to 3 threads and every instruction set: the same bits. And close
 /// to the plain kernels.
-fn assert_same_bits(name: &str, graph: &Graph) {
+pub(super) fn assert_same_bits(name: &str, graph: &Graph) {
     let arguments = arguments(graph, 11);
     let got = run(graph, &arguments);
     for ((ty, got), want) in graph.result_types(graph.main()).zip(&got).zip(&run_plain(graph, &arguments).unwrap()) {
@@ -275,7 +275,7 @@ fn sixteen_bit_groups_round_once_unless_told_to_round_always() {
     let value = |i: usize| numbers(&Type::new(DType::BF16, [4, 8]), &arguments[i]);
     let round = |v: f64| half::bf16::from_f64(v).to_f64();
     let ty = Type::new(DType::BF16, [4, 8]);
-    let host = host(1, Isa::detect());
+    let host = host(1, Isa::available());
     let strict = CompileOptions { strict_rounding: true };
     for (options, rounds) in [(CompileOptions::default(), false), (strict, true)] {
         let got = run_with(&host, &graph, options, &arguments).unwrap().0;

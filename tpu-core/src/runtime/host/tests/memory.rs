@@ -26,7 +26,7 @@ fn update() -> Graph {
 
 #[test]
 fn a_donated_argument_gives_its_memory_to_the_result() {
-    let (host, graph) = (host(1, Isa::detect()), update());
+    let (host, graph) = (host(1, Isa::available()), update());
     let values = arguments(&graph, 1);
     let want = run(&graph, &values);
     let executable = host.compile(&graph, CompileOptions::default()).unwrap();
@@ -41,7 +41,7 @@ fn a_donated_argument_gives_its_memory_to_the_result() {
 
 #[test]
 fn a_donated_argument_that_someone_else_holds_is_left_alone() {
-    let (host, graph) = (host(1, Isa::detect()), update());
+    let (host, graph) = (host(1, Isa::available()), update());
     let values = arguments(&graph, 1);
     let executable = host.compile(&graph, CompileOptions::default()).unwrap();
     let p = upload(&host, &graph, 0, &values[0]);
@@ -60,7 +60,7 @@ fn a_value_that_is_still_read_is_not_overwritten() {
     let turned = b.transpose(p, &[1, 0]);
     let square = b.matmul(p, turned);
     let graph = b.done(&[q, square]);
-    let host = host(1, Isa::detect());
+    let host = host(1, Isa::available());
     let values = arguments(&graph, 5);
     let want = run(&graph, &values);
     let executable = host.compile(&graph, CompileOptions::default()).unwrap();
@@ -85,7 +85,7 @@ fn a_failed_check_leaves_donated_arguments_and_gives_other_results() {
     let value = b.sub(value, one);
     let mut graph = b.done(&[q]);
     graph.checks.push(Check { value, guards: value.node });
-    let host = host(1, Isa::detect());
+    let host = host(1, Isa::available());
     let executable = host.compile(&graph, CompileOptions::default()).unwrap();
     let values = arguments(&graph, 2);
     let int = |x: i32| x.to_le_bytes().to_vec();
@@ -116,7 +116,7 @@ fn a_donated_argument_that_is_a_result_is_not_overwritten() {
     let p = b.input(DType::F32, &[50, 60]);
     let q = b.scale(p, 2.0);
     let graph = b.done(&[p, q]);
-    let host = host(1, Isa::detect());
+    let host = host(1, Isa::available());
     let values = arguments(&graph, 8);
     let executable = host.compile(&graph, CompileOptions::default()).unwrap();
     let mut list = [Argument::Donated(upload(&host, &graph, 0, &values[0]))];
@@ -140,7 +140,7 @@ fn values_of_checks_are_kept_until_all_are_known() {
     let mut graph = b.done(&[y]);
     graph.checks = checks.iter().map(|&value| Check { value, guards: value.node }).collect();
     let values = arguments(&graph, 4);
-    let got = run_with(&host(1, Isa::detect()), &graph, CompileOptions::default(), &values).unwrap().1;
+    let got = run_with(&host(1, Isa::available()), &graph, CompileOptions::default(), &values).unwrap().1;
     let mut plain = wanted;
     let main = plain.main();
     plain.set_results(main, checks);
@@ -175,9 +175,9 @@ fn a_broadcast_of_2_to_the_60_is_an_out_of_memory_error_when_it_is_made_real() {
     let main = b.0.main();
     let mut graph = b.0;
     graph.set_results(main, vec![y]);
-    assert!(host(1, Isa::detect()).compile(&graph, CompileOptions::default()).is_ok());
+    assert!(host(1, Isa::available()).compile(&graph, CompileOptions::default()).is_ok());
     graph.set_results(main, vec![huge]);
-    let executable = host(1, Isa::detect()).compile(&graph, CompileOptions::default());
+    let executable = host(1, Isa::available()).compile(&graph, CompileOptions::default());
     let result =
         executable.and_then(|e| e.run(0, &mut [Argument::Scalar(crate::Scalar::Float(1.0).to_bytes(DType::F32))]));
     assert_eq!(result.unwrap_err().kind(), ErrorKind::OutOfMemory);
@@ -185,7 +185,7 @@ fn a_broadcast_of_2_to_the_60_is_an_out_of_memory_error_when_it_is_made_real() {
 
 #[test]
 fn runs_reuse_the_pools_memory() {
-    let (host, graph) = (host(1, Isa::detect()), update());
+    let (host, graph) = (host(1, Isa::available()), update());
     let values = arguments(&graph, 1);
     let executable = host.compile(&graph, CompileOptions::default()).unwrap();
     let run = || execute(&host, &*executable, &graph, &values).unwrap();
@@ -208,7 +208,7 @@ fn results_may_be_arguments_scalars_and_constants() {
     let c = b.0.constant(main, crate::Literal::new([2], &[1.5f32, -2.0]).unwrap());
     let splat = b.0.constant(main, crate::Literal::splat(DType::F32, [3], 4.0));
     let graph = b.done(&[x, turned, s, c, splat, x]);
-    let host = host(1, Isa::detect());
+    let host = host(1, Isa::available());
     let values = arguments(&graph, 1);
     let executable = host.compile(&graph, CompileOptions::default()).unwrap();
     let scalar = crate::Scalar::Float(2.5).to_bytes(DType::F32);

@@ -1,13 +1,18 @@
 //! The host against independent implementations: the plain kernels op by op, f64 mathematics, the reference interpreter.
 
 mod accuracy;
+mod assembly;
 mod attention;
+mod batch;
 mod build;
 mod control;
 mod fusion;
 mod memory;
+mod models;
 mod ops;
 mod scratch;
+mod steady;
+mod trace;
 
 use super::kernels::{self, Operand, Target};
 use super::pool::{Aligned, Pool};
@@ -108,7 +113,7 @@ pub(super) fn read(buffer: &dyn Buffer) -> Vec<u8> {
 
 /// Runs a program with default options on the default host.
 pub(super) fn run(graph: &Graph, arguments: &[Vec<u8>]) -> Vec<Vec<u8>> {
-    run_with(&host(1, Isa::detect()), graph, CompileOptions::default(), arguments).unwrap().0
+    run_with(&host(1, Isa::available()), graph, CompileOptions::default(), arguments).unwrap().0
 }
 
 /// Runs a program op by op with the plain kernels.

@@ -193,7 +193,8 @@ fn what_threads_need_is_refused_too() {
     let values = arguments(&graph, 5);
     let own = 2 * 4 * 64 * 4000;
     let permutation = 4 * 64 * 4000;
-    let options = HostOptions { threads: Some(3), memory_limit: Some(own + permutation + 100), devices: 1 };
+    let options =
+        HostOptions { threads: Some(3), memory_limit: Some(own + permutation + 100), ..HostOptions::default() };
     let host = Host::new(options).unwrap();
     let error = run_with(&host, &graph, CompileOptions::default(), &values).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::OutOfMemory, "{error}");
