@@ -1,5 +1,6 @@
-//! Our side of the comparisons with PyTorch; the protocol is in `benches/peers/README.md`.
+//! Our side of the comparisons with other libraries: `benches/peers/README.md`.
 
-pub mod chain;
-pub mod protocol;
-pub mod resident;
+pub mod cases;
+pub mod cost;
+pub mod measure;
+pub mod mix;

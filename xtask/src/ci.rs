@@ -103,8 +103,8 @@ const FORBIDDEN: &[&str] = &[
 fn machine_names(workspace: &Workspace) -> Result {
     let files = process::output(Command::new("git").current_dir(&workspace.root).args(["ls-files", "-z"]))?;
     let mut found = Vec::new();
-    // The lock file is cargo's: it names the registry in each entry.
-    for file in files.split('\0').filter(|f| !f.is_empty() && *f != "Cargo.lock") {
+    // Lock files are cargo's: they name the registry in each entry.
+    for file in files.split('\0').filter(|f| !f.is_empty() && !f.ends_with("Cargo.lock")) {
         // A tracked file that is deleted or a link to nowhere names nothing.
         let Ok(bytes) = std::fs::read(workspace.root.join(file)) else { continue };
         let Ok(text) = String::from_utf8(bytes) else { continue };

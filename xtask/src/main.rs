@@ -13,7 +13,6 @@ mod fuzz;
 mod peers;
 mod plugins;
 mod process;
-mod protocol;
 mod size;
 mod source;
 mod test;
@@ -55,21 +54,15 @@ enum Command {
         #[arg(long)]
         libtpu: Option<PathBuf>,
     },
-    /// Make target/peers, a Python environment with PyTorch for comparisons (downloads about 5 GB)
+    /// Make target/peers, a Python environment with PyTorch and JAX for comparisons (downloads about 5 GB)
     Peers,
-    /// Run the criterion benches, then each comparison with PyTorch, interleaved in one run
+    /// Run the criterion benches, or one of the commands below
+    #[command(args_conflicts_with_subcommands = true)]
     Bench {
-        /// Only benches and comparisons with this in their name
+        /// Only benches with this in their name
         name: Option<String>,
-        /// A Python with torch, numpy and safetensors, instead of the one in target/peers
-        #[arg(long)]
-        python: Option<PathBuf>,
-        /// Alternations per comparison
-        #[arg(long, default_value_t = 15)]
-        rounds: usize,
-        /// Only the comparisons, no criterion benches
-        #[arg(long)]
-        peers_only: bool,
+        #[command(subcommand)]
+        instead: Option<Bench>,
     },
     /// Run a fuzz target for a while
     Fuzz {
@@ -94,6 +87,14 @@ enum Command {
     Ci,
 }
 
+#[derive(Subcommand)]
+enum Bench {
+    /// Compare the host with PyTorch, Inductor, JAX, candle and burn, in turn in one run: about 15 minutes
+    Host(bench::Options),
+    /// Draw the cost of recording, scheduling and compiling by operations and elements into benches/plots
+    Cost,
+}
+
 /// The outcome of a command: the message says what was wanted and what happened instead.
 type Result<T = ()> = std::result::Result<T, String>;
 
@@ -104,7 +105,9 @@ fn main() -> ExitCode {
         Command::Plugins => plugins::run(),
         Command::Aot { targets, libtpu } => aot::run(&targets, libtpu.as_deref()),
         Command::Peers => peers::make(),
-        Command::Bench { name, python, rounds, peers_only } => bench::run(name.as_deref(), python, rounds, peers_only),
+        Command::Bench { instead: Some(Bench::Host(options)), .. } => bench::host(options),
+        Command::Bench { instead: Some(Bench::Cost), .. } => bench::cost(),
+        Command::Bench { name, instead: None } => bench::criterion(name.as_deref()),
         Command::Fuzz { name, seconds, seed } => fuzz::run(&name, seconds, seed),
         Command::Size { build } => size::run(build),
         Command::Valgrind => valgrind::run(),
