@@ -5,6 +5,7 @@
 
 use crate::{Result, bail};
 use std::fmt;
+use std::sync::OnceLock;
 
 /// An instruction-set level.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -25,6 +26,12 @@ impl Isa {
             Some(name) => Self::named(&name.to_string_lossy()),
             None => Ok(Self::available()),
         }
+    }
+
+    /// The same for kernels that no device's level reaches. A name that is not good has been refused by the device.
+    pub(crate) fn of_process() -> Self {
+        static LEVEL: OnceLock<Isa> = OnceLock::new();
+        *LEVEL.get_or_init(|| Self::from_env().unwrap_or_else(|_| Self::available()))
     }
 
     /// The level of this name, if this machine has it.

@@ -39,7 +39,7 @@ pub(super) fn convolution(
     [y]: &mut [Target<'_>; 1],
     memory: Memory<'_>,
 ) -> Result<()> {
-    convolution_on(Isa::detect(), dims, x, kernel, y, memory)
+    convolution_on(Isa::of_process(), dims, x, kernel, y, memory)
 }
 
 /// The same with the loops of one instruction set.
