@@ -112,9 +112,9 @@ fn greedy() -> Vec<(&'static str, Op, Vec<Type>, usize)> {
         ("sort", Op::Sort { axis: 0, descending: false, stable: true }, vec![f32s(&[9000])], (4 + 8) * 9000),
         // A block of entries, and what is kept of four and of the next one: no whole row.
         ("top_k", Op::TopK { k: 3, largest: true }, vec![f32s(&[2, 9000])], 8 * 6 * 1024),
-        // Indices as i64, starts, and the slices one after the other.
+        // Indices as i64 and starts; of gather the slices, too, one after the other.
         ("gather", columns(), vec![f32s(&[100, 7]), ty(DType::I32, &[60])], 16 * 60 + 4 * 100 * 60),
-        ("scatter", scatter(), vec![f32s(&[10]), ty(DType::I32, &[5000]), f32s(&[5000])], 24 * 5000),
+        ("scatter", scatter(), vec![f32s(&[10]), ty(DType::I32, &[5000]), f32s(&[5000])], 16 * 5000),
         // A row of partial sums in f64.
         (
             "cumulative",
