@@ -14,6 +14,8 @@ use tpu_core::{DType, Device, Error, ErrorKind, Mode, Result, Tensor, lazy};
 
 /// Options of every training program.
 #[derive(Args, Debug)]
+// The options of each program are called the same, and clap would make two groups of one name.
+#[group(skip)]
 pub struct Options {
     /// Ends after so much time; the learning rate then falls by time instead of steps
     #[arg(long)]
