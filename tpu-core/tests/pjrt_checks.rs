@@ -94,7 +94,7 @@ fn parameters_are_updated_in_place_and_a_bad_index_leaves_them_as_they_were() {
                 assert_eq!(error.kind(), ErrorKind::Index, "{file}: {error}");
                 assert!(error.to_string().contains("at position 1 of the indices"), "{error}");
                 assert_eq!(error.location().file().unwrap(), file!());
-                assert!(state.table.error().is_some() && state.momentum.error().is_some());
+                assert!(state.table.wait().is_err() && state.momentum.wait().is_err());
                 assert_eq!(unguarded.item::<f32>().unwrap(), 4.0 * before[1][0], "{file}");
                 state.restore();
                 assert!(state.values() == before, "{file}, round {round}");

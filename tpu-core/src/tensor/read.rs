@@ -88,10 +88,11 @@ impl Tensor {
         }
     }
 
-    /// If this value has failed and [`replaced`](Self::replaces) one that is intact: that one.
+    /// If this value has failed and [`replaced`](Self::replaces) one that is intact: that one. Waits for a program that
+    /// is already on its way, whose results fail one after the other; cuts nothing.
     pub fn restored(&self) -> Option<Self> {
         let slot = self.cell.slot.get()?;
-        slot.error()?;
+        slot.wait().err()?;
         let old = slot.restored()?;
         Some(Self::from_cell(crate::lazy::cell::Cell::given(self.cell.stream.clone(), old)))
     }
