@@ -6,12 +6,11 @@
 //! It ends with a picture of the loss and a checkpoint; so it does after Ctrl-C.
 
 use clap::{Parser, ValueEnum};
-use examples::driver::{self, Run, say};
-use examples::images::{Collate, Endless, Split, accuracy, collate, mnist, synthetic};
+use examples::classifier::Training;
+use examples::driver;
+use examples::images::{Split, mnist, synthetic};
 use examples::resnet::{Config, ResNet};
-use examples::train::Schedule;
 use std::process::ExitCode;
-use tpu_autograd::data::{Dataset, Loader, LoaderOptions};
 use tpu_core::Result;
 use tpu_ops::Generator;
 
@@ -74,36 +73,14 @@ fn run(options: &Options) -> Result<()> {
     };
     let config = Config { inputs: 1, width: options.width, blocks: options.blocks };
     let model = ResNet::new(config, &Generator::new(options.common.seed))?;
-    let (mut trainer, seed) = options.common.trainer("resnet", model)?;
-    say(&format!(
-        "{} parameters, {} images to learn, {} to test with",
-        trainer.model.size(),
-        data.train.len(),
-        data.test.len()
-    ));
-    let test = data.test.batches(500)?;
-    let batch = options.batch;
-    let loader = LoaderOptions { batch, shuffle: Some(seed), drop_last: true, ..LoaderOptions::default() };
-    let loader = Loader::new(data.train, collate as Collate, loader)?;
-    let total = options.epochs * loader.batches() as u64;
-    let time = options.common.time();
-    let run = Run {
+    let training = Training {
         name: "resnet",
         options: &options.common,
-        steps: options.steps.or(if time.is_some() { None } else { Some(total.saturating_sub(trainer.step)) }),
-        schedule: Schedule::new(options.lr, options.warmup, total, time),
+        epochs: options.epochs,
+        steps: options.steps,
+        batch: options.batch,
+        rate: (options.lr, options.warmup),
         eval_every: options.eval_every,
-        per_step: ("images", batch as u64),
-        unit: "nats",
     };
-    let mut batches = Endless::new(&loader, trainer.step)?;
-    run.train(
-        &mut trainer,
-        seed,
-        |_| batches.next_batch(),
-        |trainer| {
-            let (loss, right) = (trainer.evaluate(&test)?, accuracy(&trainer.model, &test)?);
-            Ok((loss, format!("{:.2} % right, {loss:.4} nats", right * 100.0)))
-        },
-    )
+    training.run(model, data)
 }

@@ -14,7 +14,7 @@ use examples::driver::{self, Run, say, stop_on_ctrl_c};
 use examples::gpt::{Config, Gpt};
 use examples::planning::{self, Waiting};
 use examples::sample::sample;
-use examples::train::Schedule;
+use examples::train::{Learner, Schedule};
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;

@@ -11,7 +11,7 @@ use clap::Parser;
 use examples::data::{self, Corpus};
 use examples::driver::{self, Run, say};
 use examples::lstm::{ByteLstm, Config};
-use examples::train::Schedule;
+use examples::train::{Learner, Schedule};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use tpu_core::Result;

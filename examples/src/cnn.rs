@@ -2,7 +2,6 @@
 
 use crate::images::{CLASSES, Labelled, class_loss};
 use crate::train::Learner;
-use tpu_autograd::Param;
 use tpu_autograd::nn::{BatchNorm2d, Conv2d, Conv2dOptions, Linear, Module, Visitor, call};
 use tpu_core::{DType, Result, Tensor, lazy};
 use tpu_ops::{Generator, MaxPool2d, max_pool2d, relu};
@@ -52,11 +51,6 @@ impl Cnn {
         // The weights are a program of their own, so that the first step is like all others.
         lazy::mark_step();
         Ok(model)
-    }
-
-    /// Number of trained numbers.
-    pub fn size(&self) -> usize {
-        self.parameters().iter().map(Param::elements).sum()
     }
 }
 

@@ -5,8 +5,8 @@
 //! a run of five minutes was over before attention had begun to help.
 
 use crate::train::Learner;
+use tpu_autograd::amp;
 use tpu_autograd::nn::{CausalSelfAttention, Embedding, LayerNorm, Linear, Module, Visitor, call};
-use tpu_autograd::{Param, amp};
 use tpu_core::{DType, Result, Tensor, lazy};
 use tpu_ops::{Gelu, Generator, cross_entropy, gelu, normal};
 
@@ -60,11 +60,6 @@ impl Gpt {
         // The weights are a program of their own, so that the first step is like all others.
         lazy::mark_step();
         Ok(model)
-    }
-
-    /// Number of trained numbers.
-    pub fn size(&self) -> usize {
-        self.parameters().iter().map(Param::elements).sum()
     }
 }
 

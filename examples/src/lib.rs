@@ -1,5 +1,6 @@
 //! What the examples are made of: models, what they learn, the loop that trains them. Written to be copied from.
 
+pub mod classifier;
 pub mod cnn;
 pub mod data;
 pub mod driver;

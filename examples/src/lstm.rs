@@ -3,7 +3,6 @@
 
 use crate::gpt::{VOCABULARY, next_byte_loss};
 use crate::train::Learner;
-use tpu_autograd::Param;
 use tpu_autograd::nn::{Embedding, Linear, Lstm, Module, RecurrentOptions, Visitor, call, evaluating};
 use tpu_autograd::no_grad;
 use tpu_core::{DType, Result, Tensor, lazy};
@@ -42,11 +41,6 @@ impl ByteLstm {
         // The weights are a program of their own, so that the first step is like all others.
         lazy::mark_step();
         Ok(model)
-    }
-
-    /// Number of trained numbers.
-    pub fn size(&self) -> usize {
-        self.parameters().iter().map(Param::elements).sum()
     }
 
     /// The logits of the byte after each of `bytes`, which follow what led to the state, and the state after them.

@@ -7,7 +7,7 @@ use tpu_autograd::amp::{LossScaler, LossScalerOptions};
 use tpu_autograd::file::Checkpoint;
 use tpu_autograd::nn::evaluating;
 use tpu_autograd::optim::{AdamW, AdamWOptions, CosineWithWarmup, Optimizer};
-use tpu_autograd::{Backward, nn::Module, no_grad};
+use tpu_autograd::{Backward, Param, nn::Module, no_grad};
 use tpu_core::{DType, Error, ErrorKind, Result, Tensor, lazy};
 
 /// A model that learns from batches.
@@ -17,6 +17,11 @@ pub trait Learner: Module {
 
     /// The loss of a batch, a scalar float32. Computed in `dtype`.
     fn loss(&self, batch: &Self::Batch, dtype: DType) -> Result<Tensor>;
+
+    /// Number of trained numbers.
+    fn size(&self) -> usize {
+        self.parameters().iter().map(Param::elements).sum()
+    }
 }
 
 /// A model in training, and how it went so far.

@@ -4,7 +4,7 @@
 use examples::gpt::Config;
 use examples::lstm::{self, ByteLstm};
 use examples::planning;
-use examples::train::Trainer;
+use examples::train::{Learner, Trainer};
 use std::path::Path;
 use tpu_autograd::nn::{Conv2d, Conv2dOptions, Linear, Module};
 use tpu_autograd::optim::{Optimizer, Sgd, SgdOptions};
