@@ -45,10 +45,6 @@ impl Rule for AdadeltaOptions {
         &["square_avg", "acc_delta"]
     }
 
-    fn check(&self) -> Result<()> {
-        Ok(())
-    }
-
     fn lr(&self) -> f64 {
         self.lr
     }

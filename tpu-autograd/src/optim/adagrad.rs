@@ -50,10 +50,6 @@ impl Rule for AdagradOptions {
         Ok(smallvec![if start == 0.0 { grad.zeros_like()? } else { grad.ones_like()?.mul(start)? }])
     }
 
-    fn check(&self) -> Result<()> {
-        Ok(())
-    }
-
     fn lr(&self) -> f64 {
         self.lr
     }

@@ -47,10 +47,6 @@ impl Rule for AdamOptions {
         if self.amsgrad { &["exp_avg", "exp_avg_sq", "max_exp_avg_sq"] } else { &["exp_avg", "exp_avg_sq"] }
     }
 
-    fn check(&self) -> Result<()> {
-        Ok(())
-    }
-
     fn lr(&self) -> f64 {
         self.lr
     }

@@ -44,10 +44,6 @@ impl Rule for AdamaxOptions {
         &["exp_avg", "exp_inf"]
     }
 
-    fn check(&self) -> Result<()> {
-        Ok(())
-    }
-
     fn lr(&self) -> f64 {
         self.lr
     }

@@ -61,10 +61,6 @@ impl Rule for AdamWOptions {
         &["exp_avg", "exp_avg_sq"]
     }
 
-    fn check(&self) -> Result<()> {
-        Ok(())
-    }
-
     fn lr(&self) -> f64 {
         self.lr
     }

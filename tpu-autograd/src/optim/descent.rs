@@ -25,8 +25,10 @@ pub trait Rule {
         self.kept().iter().map(|_| grad.zeros_like()).collect()
     }
 
-    /// Errors if the settings contradict each other.
-    fn check(&self) -> Result<()>;
+    /// Errors if the settings contradict each other, which most cannot.
+    fn check(&self) -> Result<()> {
+        Ok(())
+    }
 
     /// The learning rate.
     fn lr(&self) -> f64;

@@ -39,10 +39,6 @@ impl Rule for LionOptions {
         &["exp_avg"]
     }
 
-    fn check(&self) -> Result<()> {
-        Ok(())
-    }
-
     fn lr(&self) -> f64 {
         self.lr
     }

@@ -54,10 +54,6 @@ impl Rule for RmsPropOptions {
         }
     }
 
-    fn check(&self) -> Result<()> {
-        Ok(())
-    }
-
     fn lr(&self) -> f64 {
         self.lr
     }
