@@ -22,8 +22,8 @@ impl Backend for Listener {
     fn generic_in_sizes(&self) -> bool {
         false
     }
-    fn supports(&self, op: &Op) -> Result<()> {
-        ReferenceBackend.supports(op)
+    fn supports(&self, op: &Op, operands: &[&Type]) -> Result<()> {
+        ReferenceBackend.supports(op, operands)
     }
     fn compile(&self, graph: &Graph, options: CompileOptions) -> Result<Arc<dyn Executable>> {
         self.0.lock().unwrap().extend(graph.nodes.iter().filter_map(|node| match &node.op {

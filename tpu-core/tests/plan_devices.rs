@@ -8,6 +8,7 @@ use std::sync::OnceLock;
 use tpu_core::ErrorKind;
 use tpu_core::ir::{samples, text, verify::verify};
 use tpu_core::plan::{Compiler, Plan, Program};
+use tpu_core::runtime::Cache;
 
 /// Four devices or more of each.
 const TARGETS: [&str; 3] = ["v5e:2x2", "v6e:2x2", "tpu7x:2x2x1"];
@@ -26,6 +27,8 @@ fn plan(compiler: &Compiler, target: &str, program: &Program) -> Plan {
 fn every_collective_compiles_among_four_replicas() {
     const NAMES: [&str; 5] = ["all_gather", "all_reduce", "all_to_all", "collective_permute", "reduce_scatter"];
     let Some(compiler) = compiler() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let cache = Cache::persistent(folder.path()).unwrap();
     let all = samples::every_op();
     for name in NAMES {
         // One of each row, which is a reducer, and of each attribute.
@@ -36,9 +39,13 @@ fn every_collective_compiles_among_four_replicas() {
             let program = Program::from_text(text::print(verify(graph).unwrap())).with_replicas(4);
             for target in TARGETS {
                 let plan = plan(compiler, target, &program);
-                if let Err(refusal) = &plan.outcome {
-                    panic!("{sample} for {target}: {}", refusal.error);
-                }
+                let figures = match &plan.outcome {
+                    Ok(figures) => figures,
+                    Err(refusal) => panic!("{sample} for {target}: {}", refusal.error),
+                };
+                // No runtime would load it.
+                let error = figures.store(&cache).unwrap_err();
+                assert!(error.message().contains("a program for one device, got one for 4"), "{error}");
                 assert_eq!(plan.used, 4);
             }
         }

@@ -40,7 +40,7 @@ impl Backend for Replicas {
         false
     }
 
-    fn supports(&self, _op: &Op) -> Result<()> {
+    fn supports(&self, _op: &Op, _operands: &[&Type]) -> Result<()> {
         Ok(())
     }
 

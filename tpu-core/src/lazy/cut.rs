@@ -15,19 +15,19 @@ use crate::Location;
 use crate::ir::key::Key;
 use crate::ir::{Check, Graph, NodeId, Op, Type, Value};
 use crate::runtime::CompileOptions;
+use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
-use std::collections::HashMap;
 use std::sync::Arc;
 
 /// Cuts one component. `requested` values are made real whatever they are.
 pub(crate) fn component(stream: &Stream, arena: &mut Arena, component: u32, requested: &[(u64, u32)], reason: Reason) {
-    let selected: Vec<bool> = (0..arena.nodes.len()).map(|at| arena.component(at) == component).collect();
+    let selected = (0..arena.nodes.len()).map(|at| arena.component(at) == component).collect();
     cut(stream, arena, selected, requested, reason);
 }
 
 /// Cuts all nodes, which are one component, into one program.
 pub(crate) fn all(stream: &Stream, arena: &mut Arena, reason: Reason) {
-    let selected = vec![true; arena.nodes.len()];
+    let selected = SmallVec::from_elem(true, arena.nodes.len());
     cut(stream, arena, selected, &[], reason);
 }
 
@@ -47,6 +47,8 @@ struct Fate {
     stays: bool,
 }
 
+type Fates = SmallVec<[Fate; 16]>;
+
 /// A result that the program makes real.
 struct Output {
     position: usize,
@@ -54,14 +56,17 @@ struct Output {
     cell: Option<Arc<Cell>>,
 }
 
-fn cut(stream: &Stream, arena: &mut Arena, selected: Vec<bool>, requested: &[(u64, u32)], reason: Reason) {
+// Lists below have room for a small program on the stack: where each operation is a program of its own, allocating them
+// would take as long as all the rest.
+
+fn cut(stream: &Stream, arena: &mut Arena, selected: SmallVec<[bool; 16]>, requested: &[(u64, u32)], reason: Reason) {
     stats::visited(arena.nodes.len());
     let (fates, outputs) = decide(arena, &selected, requested);
     if outputs.is_empty() && !fates.iter().any(|fate| fate.needed) {
         return remove(arena, &fates);
     }
     let draft = Draft::new(arena, &fates);
-    let slots: Vec<Arc<Slot>> = outputs
+    let slots: SmallVec<[Arc<Slot>; 2]> = outputs
         .iter()
         .map(|out| Slot::scheduled(arena.nodes[out.position].types[out.result as usize].clone()))
         .collect();
@@ -90,11 +95,11 @@ fn cut(stream: &Stream, arena: &mut Arena, selected: Vec<bool>, requested: &[(u6
 }
 
 /// Which nodes the program holds and which results it makes real, in order of nodes.
-fn decide(arena: &Arena, selected: &[bool], requested: &[(u64, u32)]) -> (Vec<Fate>, Vec<Output>) {
+fn decide(arena: &Arena, selected: &[bool], requested: &[(u64, u32)]) -> (Fates, SmallVec<[Output; 2]>) {
     let nodes = &arena.nodes;
-    let mut fates: Vec<Fate> =
+    let mut fates: Fates =
         selected.iter().map(|&selected| Fate { selected, needed: false, stays: !selected }).collect();
-    let mut outputs: Vec<Output> = Vec::new();
+    let mut outputs = SmallVec::new();
     // Results that nodes left behind read.
     let rest = selected.contains(&false) || nodes.iter().any(|node| node.op.is_free());
     let mut demanded: Vec<SmallVec<[u32; 1]>> = vec![SmallVec::new(); if rest { nodes.len() } else { 0 }];
@@ -141,12 +146,12 @@ fn decide(arena: &Arena, selected: &[bool], requested: &[(u64, u32)]) -> (Vec<Fa
 /// A program before it is looked up: its members, inputs and checks.
 struct Draft {
     /// Positions of the needed nodes.
-    members: Vec<usize>,
+    members: SmallVec<[usize; 8]>,
     /// For each position its number among the members.
-    numbers: Vec<u32>,
+    numbers: SmallVec<[u32; 8]>,
     inputs: Vec<JobInput>,
     /// For each member's operand, in order, and its check: a member or an input.
-    reads: Vec<Read>,
+    reads: SmallVec<[Read; 16]>,
     /// (position of the guarded node, its check).
     checks: Vec<(usize, Read)>,
 }
@@ -163,7 +168,7 @@ enum Read {
 #[derive(Default)]
 struct Numbers {
     few: SmallVec<[(*const Slot, u32); 8]>,
-    many: HashMap<*const Slot, u32>,
+    many: FxHashMap<*const Slot, u32>,
 }
 
 impl Numbers {
@@ -184,10 +189,10 @@ impl Draft {
     fn new(arena: &Arena, fates: &[Fate]) -> Self {
         let nodes = &arena.nodes;
         let mut draft = Self {
-            members: Vec::with_capacity(nodes.len()),
-            numbers: vec![u32::MAX; nodes.len()],
+            members: SmallVec::with_capacity(nodes.len()),
+            numbers: SmallVec::from_elem(u32::MAX, nodes.len()),
             inputs: Vec::new(),
-            reads: Vec::with_capacity(2 * nodes.len()),
+            reads: SmallVec::with_capacity(2 * nodes.len()),
             checks: Vec::new(),
         };
         let mut slots = Numbers::default();
@@ -243,7 +248,7 @@ impl Draft {
 
     fn key(&self, arena: &Arena, outputs: &[Output], options: CompileOptions) -> Key {
         let mut key = Key::default();
-        key.structure.reserve(self.members.len() * 12);
+        key.structure.reserve(8 + 4 * self.inputs.len() + 12 * self.members.len() + 2 * outputs.len());
         key.word(options.strict_rounding as u32);
         key.word(self.inputs.len() as u32);
         for input in &self.inputs {
@@ -362,7 +367,7 @@ fn rewire(arena: &mut Arena, outputs: &[Output], slots: &[Arc<Slot>], fates: &[F
     if !fates.iter().any(|fate| fate.stays) {
         return;
     }
-    let made: HashMap<(u64, u32), &Arc<Slot>> = outputs
+    let made: FxHashMap<(u64, u32), &Arc<Slot>> = outputs
         .iter()
         .zip(slots)
         .map(|(output, slot)| ((arena.nodes[output.position].seq, output.result), slot))

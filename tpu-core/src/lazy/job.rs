@@ -7,6 +7,7 @@ use crate::ir::{Graph, Op};
 use crate::literal::ScalarBytes;
 use crate::runtime::{Argument, Backend, Outcome};
 use crate::{DType, Error, ErrorKind, Location, Result};
+use smallvec::SmallVec;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
@@ -15,7 +16,7 @@ use std::sync::Arc;
 pub(crate) struct Job {
     pub program: Arc<Program>,
     pub inputs: Vec<JobInput>,
-    pub outputs: Vec<Arc<Slot>>,
+    pub outputs: SmallVec<[Arc<Slot>; 2]>,
     /// For each check of the program, where the guarded operation was recorded this time.
     pub checks: Vec<Location>,
     /// Where the last operation was recorded.

@@ -5,7 +5,7 @@ use crate::ir::key::{Extra, Key, Sizes};
 use crate::ir::{Graph, Op, Type};
 use crate::runtime::{Backend, CompileOptions, Executable};
 use crate::{Location, Result};
-use std::collections::HashMap;
+use rustc_hash::FxHashMap;
 use std::fmt;
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Instant;
@@ -75,7 +75,7 @@ pub(crate) struct Programs {
 
 struct Cache {
     /// By hash of the structure.
-    structures: HashMap<u64, Vec<Structure>>,
+    structures: FxHashMap<u64, Vec<Structure>>,
     programs: usize,
     bound: usize,
     clock: u64,
@@ -86,7 +86,7 @@ struct Structure {
     extras: Vec<Extra>,
     /// Ops only, for saying what changed.
     skeleton: u64,
-    variants: HashMap<Sizes, Variant>,
+    variants: FxHashMap<Sizes, Variant>,
 }
 
 struct Variant {
@@ -96,7 +96,7 @@ struct Variant {
 
 impl Programs {
     pub fn new(backend: Arc<dyn Backend>) -> Self {
-        let cache = Cache { structures: HashMap::new(), programs: 0, bound: 1024, clock: 0 };
+        let cache = Cache { structures: FxHashMap::default(), programs: 0, bound: 1024, clock: 0 };
         Self { backend, cache: Mutex::new(cache) }
     }
 
@@ -169,7 +169,7 @@ impl Programs {
         match at {
             Some(at) => bucket[at].variants.insert(key.sizes, variant),
             None => {
-                let variants = HashMap::from([(key.sizes, variant)]);
+                let variants = FxHashMap::from_iter([(key.sizes, variant)]);
                 bucket.push(Structure { structure: key.structure, extras: key.extras, skeleton, variants });
                 None
             }

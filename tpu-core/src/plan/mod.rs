@@ -106,7 +106,8 @@ impl Figures {
     /// `XLA_FLAGS` and `LIBTPU_INIT_ARGS` are what they are now. [`Pjrt::load_file`](crate::runtime::pjrt::Pjrt::load_file)
     /// loads it too, and says why if it does not fit.
     ///
-    /// Errors as [`serialize`](Self::serialize), and if the file cannot be written.
+    /// Errors as [`serialize`](Self::serialize), with [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported) for a
+    /// program of several devices, and if the file cannot be written.
     pub fn store(&self, cache: &Cache) -> Result<PathBuf> {
         self.executable.store(cache)
     }

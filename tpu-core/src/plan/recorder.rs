@@ -89,7 +89,7 @@ impl Backend for Recorder {
     }
 
     /// Whether a target has the op, its compiler says.
-    fn supports(&self, _: &Op) -> Result<()> {
+    fn supports(&self, _: &Op, _: &[&Type]) -> Result<()> {
         Ok(())
     }
 

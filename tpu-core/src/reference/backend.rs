@@ -25,7 +25,7 @@ impl Backend for ReferenceBackend {
         false
     }
 
-    fn supports(&self, op: &Op) -> Result<()> {
+    fn supports(&self, op: &Op, _operands: &[&Type]) -> Result<()> {
         match op {
             Op::CustomCall(call) => bail!(Unsupported, op.name(), "of {} is not supported on reference", call.target),
             _ => Ok(()),

@@ -30,9 +30,9 @@ pub trait Backend: Send + Sync + Debug {
     /// Whether an executable serves other sizes of the same program structure through [`Executable::resize`].
     fn generic_in_sizes(&self) -> bool;
 
-    /// Errors with [`ErrorKind::Unsupported`] when the backend does not have the op. Asked when the op is recorded, so
-    /// that the error comes at the caller's line.
-    fn supports(&self, op: &Op) -> Result<()>;
+    /// Errors with [`ErrorKind::Unsupported`] when the backend does not have the op for operands of these types. Asked when
+    /// the op is recorded, so that the error comes at the caller's line.
+    fn supports(&self, op: &Op, operands: &[&Type]) -> Result<()>;
 
     /// Compiles a program that `verify` accepts. Errors with [`ErrorKind::Unsupported`] when it holds an op that the
     /// backend does not have.

@@ -206,7 +206,7 @@ fn try_record<'a>(
             &current
         }
     };
-    device.runtime().supports(&op)?;
+    device.runtime().supports(&op, types)?;
     if numbers {
         for (operand, ty) in operands.iter().zip(&*types) {
             if let &(Operand::Number(number) | Operand::Scalar(_, number)) = operand {

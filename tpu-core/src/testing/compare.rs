@@ -333,8 +333,8 @@ pub(super) mod tests {
         fn generic_in_sizes(&self) -> bool {
             false
         }
-        fn supports(&self, op: &Op) -> Result<()> {
-            ReferenceBackend.supports(op)
+        fn supports(&self, op: &Op, operands: &[&Type]) -> Result<()> {
+            ReferenceBackend.supports(op, operands)
         }
         fn compile(&self, graph: &Graph, options: CompileOptions) -> Result<Arc<dyn Executable>> {
             let mut graph = graph.clone();

@@ -44,7 +44,8 @@ pub(super) fn gradients(cx: &Context<'_>, attributes: &Attributes) -> Result<Gra
         }
     }
     if masked && cx.needs(3) {
-        let (_, of_scores) = Parts::new(&operands, attributes).slopes()?;
+        let parts = Parts::new(&operands, attributes);
+        let of_scores = parts.heads.by_query(&parts.slopes()?.1)?;
         let mask = &cx.operands[3];
         let lead = of_scores.rank() - mask.shape.rank();
         let axes: Axes = (lead..of_scores.rank()).collect();
@@ -84,19 +85,24 @@ impl<'a> Parts<'a> {
         }
     }
 
-    /// The weights and the gradients of the scores, in the dtype that accumulates.
+    /// The weights and the gradients of the scores, in the dtype that accumulates: `[…, kv heads, keys, each, queries]`, where
+    /// `each` heads share keys.
+    ///
+    /// Queries come last because a TPU has the last axis along its lanes: what each query has one of then meets the scores
+    /// without crossing lanes.
     fn slopes(&self) -> Result<(Tensor, Tensor)> {
         let (heads, wide) = (&self.heads, accumulator(self.q.dtype()));
-        let product = heads.ungroup(&heads.product(&heads.group(self.q)?, self.k, (0, 0), wide)?)?;
+        let product = heads.by_key(&heads.product(self.k, &heads.group(self.q)?, (0, 0), wide)?)?;
         let mut scores = scaled(&product, self.scale)?;
         let lowest = constant(&scores, f64::NEG_INFINITY)?;
         if self.causal {
             let position =
                 |back: usize| scores.device().scope(|| Tensor::iota(scores.shape(), scores.rank() - back, DType::I32));
-            scores = position(1)?.le(&position(2)?)?.select(&scores, &lowest)?;
+            scores = position(3)?.le(&position(1)?)?.select(&scores, &lowest)?;
         }
-        let mut log_sum = self.log_sum.clone();
+        let mut log_sum = heads.of_queries(self.log_sum)?;
         if let Some(mask) = self.mask {
+            let mask = heads.mask_by_key(mask)?;
             scores = match mask.dtype() {
                 DType::Bool => mask.select(&scores, &lowest)?,
                 _ => scores.add(&mask.to_dtype(wide)?)?,
@@ -105,9 +111,9 @@ impl<'a> Parts<'a> {
             let nothing = log_sum.eq(&constant(&log_sum, f64::NEG_INFINITY)?)?;
             log_sum = nothing.select(&constant(&log_sum, 0)?, &log_sum)?;
         }
-        let weights = scores.sub(&log_sum.unsqueeze(-1)?)?.exp()?;
-        let of_weights = heads.ungroup(&heads.product(&heads.group(self.g)?, self.v, (0, 0), wide)?)?;
-        let of_scores = weights.mul(&of_weights.sub(&self.common.unsqueeze(-1)?)?)?;
+        let weights = scores.sub(&log_sum)?.exp()?;
+        let of_weights = heads.by_key(&heads.product(self.v, &heads.group(self.g)?, (0, 0), wide)?)?;
+        let of_scores = weights.mul(&of_weights.sub(&heads.of_queries(self.common)?)?)?;
         Ok((weights, of_scores))
     }
 
@@ -115,12 +121,12 @@ impl<'a> Parts<'a> {
     fn gradients(&self, weights: &Tensor, of_scores: &Tensor) -> Result<Vec<Tensor>> {
         let (heads, dtype) = (&self.heads, self.q.dtype());
         let wide = accumulator(dtype);
-        let of_products = heads.group(&scaled(of_scores, self.scale)?.to_dtype(dtype)?)?;
-        let weights = heads.group(&weights.to_dtype(dtype)?)?;
+        let of_products = heads.side_by_side(&scaled(of_scores, self.scale)?.to_dtype(dtype)?)?;
+        let weights = heads.side_by_side(&weights.to_dtype(dtype)?)?;
         Ok(vec![
-            heads.ungroup(&heads.product(&of_products, self.k, (0, 1), wide)?)?,
-            heads.product(&of_products, &heads.group(self.q)?, (1, 1), wide)?,
-            heads.product(&weights, &heads.group(self.g)?, (1, 1), wide)?,
+            heads.ungroup(&heads.product(&of_products, self.k, (1, 1), wide)?)?,
+            heads.product(&of_products, &heads.group(self.q)?, (0, 1), wide)?,
+            heads.product(&weights, &heads.group(self.g)?, (0, 1), wide)?,
         ])
     }
 }
@@ -131,6 +137,9 @@ struct Heads {
     queries: Shape,
     /// The same with one head per key head.
     grouped: Shape,
+    /// How many heads share keys, and the number of keys.
+    each: usize,
+    keys: usize,
     /// Of the products, as in the body.
     precision: Precision,
 }
@@ -145,6 +154,8 @@ impl Heads {
         Self {
             queries: q.sizes()[..rank - 1].into(),
             grouped: lead.iter().copied().chain([rows]).collect(),
+            each,
+            keys: k.sizes()[rank - 2],
             precision: Precision::ALL.iter().copied().find(|precision| named(&precision)).unwrap_or(Precision::Highest),
         }
     }
@@ -160,6 +171,47 @@ impl Heads {
 
     fn ungroup(&self, x: &Tensor) -> Result<Tensor> {
         Self::with_last(x, &self.queries)
+    }
+
+    /// `[lead …, then …, queries]`, where lead are all axes in front of the keys.
+    fn shape(&self, then: &[usize]) -> Shape {
+        let (lead, queries) = (self.grouped.rank() - 1, self.queries.size(self.queries.rank() - 1));
+        self.grouped.sizes()[..lead].iter().chain(then).copied().chain([queries]).collect()
+    }
+
+    /// `[…, keys, each · queries]` with the heads apart.
+    fn by_key(&self, x: &Tensor) -> Result<Tensor> {
+        x.reshape(self.shape(&[self.keys, self.each]))
+    }
+
+    /// And together again.
+    fn side_by_side(&self, x: &Tensor) -> Result<Tensor> {
+        let lead = self.grouped.rank() - 1;
+        let sizes = self.grouped.sizes();
+        x.reshape(sizes[..lead].iter().copied().chain([self.keys, sizes[lead]]).collect::<Shape>())
+    }
+
+    /// What each query has one of, `[…, heads, queries]`, where it meets the scores.
+    fn of_queries(&self, x: &Tensor) -> Result<Tensor> {
+        x.reshape(self.shape(&[1, self.each]))
+    }
+
+    /// A mask that stretches to `[…, heads, queries, keys]` as the scores lie.
+    fn mask_by_key(&self, mask: &Tensor) -> Result<Tensor> {
+        let all: Shape = self.queries.sizes().iter().copied().chain([self.keys]).collect();
+        let apart: Shape = self.shape(&[self.each]).sizes().iter().copied().chain([self.keys]).collect();
+        Self::turned(&mask.broadcast_to(all)?.reshape(apart)?, [2, 0, 1])
+    }
+
+    /// The last three axes in this order.
+    fn turned(x: &Tensor, last: [usize; 3]) -> Result<Tensor> {
+        let lead = x.rank() - 3;
+        x.permute((0..lead).chain(last.map(|at| lead + at)).map(|axis| axis as isize))
+    }
+
+    /// What lies as the scores do, as `[…, heads, queries, keys]`.
+    fn by_query(&self, x: &Tensor) -> Result<Tensor> {
+        Self::turned(x, [1, 2, 0])?.reshape(self.queries.sizes().iter().copied().chain([self.keys]).collect::<Shape>())
     }
 
     /// The product over the batch axes; `contract` counts the contracted axes: 0 is the last, 1 the one before.

@@ -5,6 +5,7 @@
 //! one, every op is StableHLO's.
 
 mod convert;
+mod dot;
 mod lu;
 mod philox;
 mod power;
@@ -39,6 +40,11 @@ pub(super) fn decompose(op: &Op, operands: &[&Type]) -> Option<Graph> {
         Op::Binary(BinaryOp::Power) if !dtype?.is_differentiable() => {
             |build, _, operands| vec![power::integer(build, operands[0], operands[1])]
         }
+        Op::Clamp if dtype? == DType::Bool => clamp_bool,
+        Op::DotGeneral(dims) if matches!(dims.result, DType::I64 | DType::U64) => |build, op, operands| match op {
+            Op::DotGeneral(dims) => vec![dot::of_64_bits(build, op, dims, operands)],
+            _ => Vec::new(),
+        },
         Op::Unary(op) if narrow && is_function(*op) => in_f32,
         Op::Unary(UnaryOp::Sin) if dtype?.is_complex() => |build, _, operands| vec![complex_sine(build, operands[0])],
         Op::Unary(UnaryOp::Sqrt) if dtype?.is_complex() => {
@@ -245,6 +251,12 @@ fn in_f32(build: &mut Builder, op: &Op, operands: &[Value]) -> Vec<Value> {
     let wide: Vec<Value> = operands.iter().map(|&x| build.convert(x, DType::F32)).collect();
     let result = build.push(op.clone(), &wide);
     vec![build.convert(result, build.ty(operands[0]).dtype)]
+}
+
+/// XLA for TPU has no clamp of truth values.
+fn clamp_bool(build: &mut Builder, _: &Op, operands: &[Value]) -> Vec<Value> {
+    let raised = build.binary(BinaryOp::Or, operands[1], operands[0]);
+    vec![build.binary(BinaryOp::And, raised, operands[2])]
 }
 
 /// Every update has the scalar's place. XLA makes an invalid program of it.
@@ -524,6 +536,8 @@ mod tests {
         for (seed, offset) in [(1, 0), (0x1234_5678_9abc_def0, 0xffff_ffff), (u64::MAX, u64::MAX)] {
             cases.push((Op::RngBits([3, 5].into()), vec![word(seed), word(offset)]));
         }
+        let bools = |bits: usize| Array::new([8], &[0, 1, 2, 3, 4, 5, 6, 7].map(|i| bits >> i & 1 == 1)).unwrap();
+        cases.push((Op::Clamp, [0b1111_0000, 0b1100_1100, 0b1010_1010].map(bools).to_vec()));
         let positive = Array::new([2, 2], &[4.0f64, 2.0, 2.0, 5.0]).unwrap();
         for lower in [false, true] {
             cases.push((Op::Cholesky { lower }, vec![positive.clone()]));

@@ -41,6 +41,7 @@ pub(super) fn composite_of_ours(source: &str, operation: &Operation<'_>) -> Resu
     let kind = || constants.named(Reducer::ALL, Reducer::name, constants.text("kind")?);
     let window = || Reader { fields: constants, operation }.window(true).map(Arc::new);
     Ok(Some(match name {
+        "clamp" => Op::Clamp,
         "convert" => Op::Convert(Reader { fields, operation }.result()?.dtype),
         "reduce" => Op::Reduce { kind: kind()?, axes: constants.axes("dimensions")? },
         "reduce_window" => Op::ReduceWindow { kind: kind()?, window: window()? },
@@ -67,6 +68,7 @@ pub(super) fn composite_of_ours(source: &str, operation: &Operation<'_>) -> Resu
         "all_gather" => {
             Op::AllGather { axis: constants.size("all_gather_dim")?, groups: Arc::new(constants.groups()?) }
         }
+        "dot_general" => Op::DotGeneral(Arc::new(Reader { fields: constants, operation }.dot()?)),
         "convolution" => Op::Convolution(Arc::new(Reader { fields: constants, operation }.convolution()?)),
         "all_to_all" => all_to_all(&constants)?,
         "collective_permute" => collective_permute(&constants)?,

@@ -55,7 +55,8 @@ pub(super) struct FromOutside<'a> {
 
 impl<'a> FromOutside<'a> {
     pub fn new(list: &'a mut [Argument]) -> Self {
-        let scalars = list.iter().map(scalar_cell).collect();
+        let any = list.iter().any(|argument| matches!(argument, Argument::Scalar(_)));
+        let scalars = if any { list.iter().map(scalar_cell).collect() } else { SmallVec::new() };
         Self { list, scalars }
     }
 }

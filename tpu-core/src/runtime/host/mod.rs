@@ -186,7 +186,7 @@ impl Backend for Host {
         true
     }
 
-    fn supports(&self, op: &Op) -> Result<()> {
+    fn supports(&self, op: &Op, _operands: &[&Type]) -> Result<()> {
         compile::supports(op)
     }
 
@@ -243,15 +243,19 @@ impl HostExecutable {
     fn run_on(&self, pools: &[&Arc<Pool>], rows: &mut [&mut [Argument]]) -> Result<Vec<Outcome>> {
         let (want, got) = (self.replicas, rows.len());
         ensure!(want == got, Device, "a program", "requires the arguments of {want} replicas, got those of {got}");
-        let mut run = |threads| {
-            let mut arguments: SmallVec<[FromOutside<'_>; 1]> =
-                rows.iter_mut().map(|row| FromOutside::new(row)).collect();
+        let mut run = |threads| -> Result<Vec<Outcome>> {
+            let mut arguments: SmallVec<[FromOutside<'_>; 1]> = SmallVec::new();
+            rows.iter_mut().for_each(|row| arguments.push(FromOutside::new(row)));
             let calls = pools.iter().zip(&mut arguments).zip(0..);
             let mut calls: SmallVec<[Call<'_>; 1]> =
                 calls.map(|((pool, arguments), replica)| Call { replica, pool, arguments }).collect();
             let times = self.trace.as_ref().map(|trace| &trace.nanoseconds[..]);
             let given = self.program.run_timed(&mut calls, threads, times)?;
-            given.into_iter().map(|given| self.program.outcome(given)).collect()
+            let mut outcomes = Vec::with_capacity(given.len());
+            for given in given {
+                outcomes.push(self.program.outcome(given)?);
+            }
+            Ok(outcomes)
         };
         let start = self.trace.as_ref().map(|trace| (trace, Instant::now()));
         let outcomes = match &self.host.0.workers {

@@ -268,15 +268,22 @@ impl Program {
         threads: bool,
         times: Option<&[AtomicU64]>,
     ) -> Result<SmallVec<[Given; 1]>> {
-        let frames: Result<_> = calls.iter_mut().map(|call| self.enter(call)).collect();
-        let mut frames: SmallVec<[Frame<'_>; 1]> = frames?;
+        // Pushed one by one: collecting moves each several times, which takes longer than a small program.
+        let mut frames: SmallVec<[Frame<'_>; 1]> = SmallVec::new();
+        for call in calls.iter_mut() {
+            frames.push(self.enter(call)?);
+        }
         let (before, after) = self.batches.split_at(self.batches_before_checks());
         before.iter().try_for_each(|batch| self.run_batch(batch, &frames, threads, times))?;
         for (frame, call) in frames.iter_mut().zip(&*calls) {
             self.settle(frame, call)?;
         }
         after.iter().try_for_each(|batch| self.run_batch(batch, &frames, threads, times))?;
-        frames.into_iter().zip(calls).map(|(frame, call)| self.leave(frame, call)).collect()
+        let mut given = SmallVec::new();
+        for (frame, call) in frames.iter_mut().zip(calls) {
+            given.push(self.leave(frame, call)?);
+        }
+        Ok(given)
     }
 
     fn batches_before_checks(&self) -> usize {
@@ -368,7 +375,7 @@ impl Program {
         Ok(())
     }
 
-    fn leave(&self, mut frame: Frame<'_>, call: &mut Call<'_>) -> Result<Given> {
+    fn leave(&self, frame: &mut Frame<'_>, call: &mut Call<'_>) -> Result<Given> {
         for (held, slot) in frame.slots.iter_mut().zip(&self.slots) {
             if let (None, Some(donor)) = (&held, slot.donor) {
                 *held = call.arguments.take(donor);
@@ -376,8 +383,8 @@ impl Program {
         }
         let mut results = SmallVec::with_capacity(self.results.len());
         let mut places: SmallVec<[*mut u8; 8]> = SmallVec::new();
-        for ((ty, source), given) in self.results.iter().zip(frame.given) {
-            results.push(match (given, source) {
+        for ((ty, source), given) in self.results.iter().zip(&mut frame.given) {
+            results.push(match (given.take(), source) {
                 (Some(held), _) => held,
                 (None, Source::Slot(slot)) => match &frame.slots[*slot] {
                     Some(Held::Block(block)) => Held::Block(block.clone()),
@@ -392,7 +399,7 @@ impl Program {
                 (None, _) => return Err(missing()),
             });
         }
-        Ok(Given { results, checks: frame.checks })
+        Ok(Given { results, checks: std::mem::take(&mut frame.checks) })
     }
 
     /// What a run gave, as the interface of backends has it.

@@ -5,7 +5,7 @@
 
 use super::identity::{self, Target};
 use crate::runtime::cache;
-use crate::{Error, ErrorKind, Result, bail};
+use crate::{Error, ErrorKind, Result, bail, ensure};
 use std::path::Path;
 
 /// The first part of keys; the number is the version of what follows.
@@ -21,6 +21,13 @@ const PARTS: [(&str, bool); 7] = [
     ("compiler options", false),
     ("program", false),
 ];
+
+/// Errors with [`ErrorKind::Unsupported`] for a program of several devices: which ones is part of its executable, and known
+/// only where it runs.
+pub fn one_device(devices: usize) -> Result<()> {
+    ensure!(devices == 1, Unsupported, "ahead of time", "requires a program for one device, got one for {devices}");
+    Ok(())
+}
 
 /// The key of a program for one device; `text` has no [locations](without_locations).
 pub fn key(target: &Target, options: &[u8], text: &str) -> Vec<u8> {

@@ -25,6 +25,7 @@ pub struct Compiled {
     raw: Raw,
     /// Under which a runtime looks for it.
     key: Vec<u8>,
+    devices: usize,
 }
 
 // SAFETY: the functions on executables may be called from any thread; the object is freed once, by `drop`.
@@ -82,7 +83,7 @@ impl Compiled {
         let raw = args.body.executable;
         ensure!(!raw.is_null(), Execution, "PJRT_Compile", "gave no executable");
         // From here on `drop` frees the executable.
-        let mut compiled = Self { topology: topology.clone(), raw, key: Vec::new() };
+        let mut compiled = Self { topology: topology.clone(), raw, key: Vec::new(), devices };
         let target = Target::new(PLATFORM, &topology.device_kind, &topology.platform_version);
         compiled.key = ahead::key(&target, &options, &ahead::without_locations(text));
         Ok(compiled)
@@ -121,8 +122,11 @@ impl Compiled {
         loaded::serialize(&self.topology.api, self.raw)
     }
 
-    /// Stores the executable where a runtime looks for it, and says in which file.
+    /// Stores the executable where a runtime looks for it, and says in which file. Errors with
+    /// [`Unsupported`](crate::ErrorKind::Unsupported) for a program of several devices: which ones they are is part of such
+    /// an executable, and only the runtime knows.
     pub fn store(&self, cache: &Cache) -> Result<PathBuf> {
+        ahead::one_device(self.devices)?;
         cache.try_store(&self.key, &self.serialize()?)
     }
 

@@ -7,6 +7,7 @@ use crate::ir::verify::verify;
 use crate::ir::{Graph, Op, Type, text};
 use crate::runtime::{CompileOptions, Cost, KernelInfo, check_replicas};
 use crate::{Error, ErrorKind, Result, ensure};
+use smallvec::SmallVec;
 use std::borrow::Cow;
 use std::sync::Arc;
 
@@ -70,7 +71,8 @@ impl Lowered {
     fn with(platform: &str, graph: &Graph, options: &ProgramOptions, donation: Donation<'_>) -> Result<Self> {
         let program = verify(graph)?;
         for node in &graph.nodes {
-            if let Some(why) = lacks(platform, &node.op) {
+            let operands: SmallVec<[&Type; 4]> = node.operands.iter().map(|&operand| graph.ty(operand)).collect();
+            if let Some(why) = lacks(platform, &node.op, &operands) {
                 let message = format!("is not supported on {platform}: {why}");
                 return Err(Error::new(ErrorKind::Unsupported, node.op.name(), message));
             }

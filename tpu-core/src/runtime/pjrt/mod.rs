@@ -62,7 +62,8 @@ use self::identity::Target;
 use crate::ir::{Graph, Op, Type};
 use crate::runtime::cache::{self, Cache};
 use crate::runtime::{Backend, Buffer, CompileOptions, Executable, HostMemory, MemoryStats};
-use crate::{Error, ErrorKind, Result, ensure};
+use crate::{DType, Error, ErrorKind, Result, ensure};
+use smallvec::SmallVec;
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -265,13 +266,7 @@ impl Pjrt {
     }
 
     fn ahead_key(&self, lowered: &Lowered) -> Result<Vec<u8>> {
-        let replicas = lowered.signature.replicas;
-        ensure!(
-            replicas == 1,
-            Unsupported,
-            "ahead of time",
-            "requires a program for one device, got one for {replicas}"
-        );
+        ahead::one_device(lowered.signature.replicas)?;
         Ok(ahead::key(&self.client.target(), lowered.options(), lowered.text()))
     }
 
@@ -335,11 +330,19 @@ fn refuse_to_search_for_a_tpu(path: &Path) -> Result<()> {
 }
 
 /// What a platform is known not to have, before it is asked to compile it.
-fn lacks(platform: &str, op: &Op) -> Option<&'static str> {
-    match op {
-        Op::SelectAndScatter { window, .. } if platform == "tpu" && window.sizes.len() == 2 => {
+fn lacks(platform: &str, op: &Op, operands: &[&Type]) -> Option<&'static str> {
+    use DType::{F64, I64, U64};
+    if platform != "tpu" {
+        return None;
+    }
+    match (op, operands.first()?.dtype) {
+        (Op::SelectAndScatter { window, .. }, _) if window.sizes.len() == 2 => {
             Some("XLA for TPU has no select_and_scatter of matrices")
         }
+        // Numbers of 64 bits are pairs there, for which these have no code.
+        (Op::SelectAndScatter { .. }, F64 | I64 | U64) => Some("XLA for TPU selects and scatters at most 32 bits"),
+        (Op::Convolution(_), I64 | U64) => Some("XLA for TPU has no convolution of 64-bit integers"),
+        (Op::ReducePrecision { .. }, F64) => Some("XLA for TPU has no reduce_precision of float64"),
         _ => None,
     }
 }
@@ -357,14 +360,14 @@ impl Backend for Pjrt {
         false
     }
 
-    fn supports(&self, op: &Op) -> Result<()> {
+    fn supports(&self, op: &Op, operands: &[&Type]) -> Result<()> {
         let why = match op {
             Op::AllReduce { .. }
             | Op::AllGather { .. }
             | Op::ReduceScatter { .. }
             | Op::AllToAll { .. }
             | Op::CollectivePermute { .. } => Some("a recorded program is on one device"),
-            _ => lacks(&self.client.platform, op),
+            _ => lacks(&self.client.platform, op, operands),
         };
         match why {
             None => Ok(()),
@@ -376,7 +379,10 @@ impl Backend for Pjrt {
     }
 
     fn compile(&self, graph: &Graph, common: CompileOptions) -> Result<Arc<dyn Executable>> {
-        graph.nodes.iter().try_for_each(|node| self.supports(&node.op))?;
+        for node in &graph.nodes {
+            let operands: SmallVec<[&Type; 4]> = node.operands.iter().map(|&operand| graph.ty(operand)).collect();
+            self.supports(&node.op, &operands)?;
+        }
         let lowered = self.lower(graph, &ProgramOptions { common, ..ProgramOptions::default() })?;
         self.executable(&lowered)
     }
@@ -410,6 +416,32 @@ impl Backend for Pjrt {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::ir::samples;
+
+    /// The samples that `tests/aot.rs` shows the compiler itself to refuse.
+    #[test]
+    fn what_tpus_lack_is_known_before_they_are_asked() {
+        let lacking = |platform: &str, graph: &Graph| {
+            graph.nodes.iter().any(|node| {
+                let operands: Vec<&Type> = node.operands.iter().map(|&operand| graph.ty(operand)).collect();
+                lacks(platform, &node.op, &operands).is_some()
+            })
+        };
+        let all = samples::every_op();
+        assert!(!all.iter().any(|(_, graph)| lacking("cpu", graph)));
+        let mut names: Vec<&str> =
+            all.iter().filter(|(_, graph)| lacking("tpu", graph)).map(|(name, _)| name.as_str()).collect();
+        names.sort_unstable();
+        let known = [
+            "convolution int64",
+            "convolution uint64",
+            "reduce_precision float64",
+            "select_and_scatter float64",
+            "select_and_scatter int64",
+            "select_and_scatter uint64",
+        ];
+        assert_eq!(names, known);
+    }
 
     #[test]
     fn a_time_out_is_whole_seconds_and_0_is_none() {
