@@ -67,6 +67,15 @@ impl PartialEq for Extra {
 }
 
 impl Key {
+    /// Empties it, keeping its memory.
+    pub fn clear(&mut self) {
+        let Self { structure, extras, sizes: Sizes { dims, attributes } } = self;
+        structure.clear();
+        extras.clear();
+        dims.clear();
+        attributes.clear();
+    }
+
     /// A number that goes into the structure.
     pub fn word(&mut self, word: u32) {
         self.structure.push(word);

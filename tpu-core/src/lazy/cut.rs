@@ -75,7 +75,10 @@ fn cut(stream: &Stream, arena: &mut Arena, selected: SmallVec<[bool; 16]>, reque
             slot.set_replaces(old.clone());
         }
     }
-    let program = draft.program(stream, arena, &outputs);
+    let mut key = std::mem::take(&mut arena.key);
+    let program = draft.program(stream, arena, &outputs, &mut key);
+    key.clear();
+    arena.key = key;
     stats::cut(reason);
     let location = |at: usize| arena.nodes[at].location.clone();
     let checks = draft.checks.iter().map(|&(at, _)| location(at)).collect();
@@ -149,7 +152,7 @@ struct Draft {
     members: SmallVec<[usize; 8]>,
     /// For each position its number among the members.
     numbers: SmallVec<[u32; 8]>,
-    inputs: Vec<JobInput>,
+    inputs: SmallVec<[JobInput; 2]>,
     /// For each member's operand, in order, and its check: a member or an input.
     reads: SmallVec<[Read; 16]>,
     /// (position of the guarded node, its check).
@@ -191,7 +194,7 @@ impl Draft {
         let mut draft = Self {
             members: SmallVec::with_capacity(nodes.len()),
             numbers: SmallVec::from_elem(u32::MAX, nodes.len()),
-            inputs: Vec::new(),
+            inputs: SmallVec::new(),
             reads: SmallVec::with_capacity(2 * nodes.len()),
             checks: Vec::new(),
         };
@@ -204,7 +207,7 @@ impl Draft {
             draft.numbers[position] = draft.members.len() as u32;
             draft.members.push(position);
             let numbers = &draft.numbers;
-            let mut read = |inputs: &mut Vec<JobInput>, input: &Input| match input {
+            let mut read = |inputs: &mut SmallVec<[JobInput; 2]>, input: &Input| match input {
                 &Input::Node { seq, result } => {
                     Read::Member(numbers[arena.position(seq).expect("operands are in the arena")], result)
                 }
@@ -234,10 +237,10 @@ impl Draft {
         draft
     }
 
-    /// Looks the program up, assembling it when the cache does not have it.
-    fn program(&self, stream: &Stream, arena: &Arena, outputs: &[Output]) -> Arc<Program> {
+    /// Looks the program up, assembling it when the cache does not have it. `key` is empty and lends its memory.
+    fn program(&self, stream: &Stream, arena: &Arena, outputs: &[Output], key: &mut Key) -> Arc<Program> {
         let options = CompileOptions { strict_rounding: mode::rounds_strictly() };
-        let key = self.key(arena, outputs, options);
+        self.write_key(key, arena, outputs, options);
         let first = self.members.first().map_or(&Location::UNKNOWN, |&at| &arena.nodes[at].location);
         stream.device().programs().get(key, options, first, |located| {
             let (graph, members) = self.graph(arena, outputs);
@@ -246,8 +249,7 @@ impl Draft {
         })
     }
 
-    fn key(&self, arena: &Arena, outputs: &[Output], options: CompileOptions) -> Key {
-        let mut key = Key::default();
+    fn write_key(&self, key: &mut Key, arena: &Arena, outputs: &[Output], options: CompileOptions) {
         key.structure.reserve(8 + 4 * self.inputs.len() + 12 * self.members.len() + 2 * outputs.len());
         key.word(options.strict_rounding as u32);
         key.word(self.inputs.len() as u32);
@@ -288,7 +290,6 @@ impl Draft {
             key.word(self.numbers[output.position]);
             key.word(output.result);
         }
-        key
     }
 
     /// The program, and the node in it of each member.

@@ -15,7 +15,7 @@ use std::sync::Arc;
 #[derive(Debug)]
 pub(crate) struct Job {
     pub program: Arc<Program>,
-    pub inputs: Vec<JobInput>,
+    pub inputs: SmallVec<[JobInput; 2]>,
     pub outputs: SmallVec<[Arc<Slot>; 2]>,
     /// For each check of the program, where the guarded operation was recorded this time.
     pub checks: Vec<Location>,
@@ -52,24 +52,29 @@ impl Job {
     }
 
     fn try_run(&self, backend: &dyn Backend, device: usize) {
-        let error = |input: &JobInput| match input {
-            JobInput::Slot(slot) => slot.error(),
-            JobInput::Number(..) => None,
-        };
-        if self.inputs.iter().any(|input| error(input).is_some()) {
+        let (mut arguments, failed) = self.arguments();
+        if let Some(first) = failed {
+            self.give_back(&mut arguments);
+            let error = |input: &JobInput| match input {
+                JobInput::Slot(slot) => slot.error(),
+                JobInput::Number(..) => None,
+            };
             let errors: Vec<Option<Error>> = self.inputs.iter().map(error).collect();
+            if errors.iter().all(Option::is_none) {
+                return self.fail_all(&first.at(&self.last));
+            }
             return self.run_what_is_left(&errors, backend, device);
         }
-        match self.execute(backend, device) {
+        match self.execute(arguments, backend, device) {
             Ok(outcome) => self.distribute(outcome),
             Err(error) => self.fail_all(&error.at(&self.last)),
         }
     }
 
-    fn execute(&self, backend: &dyn Backend, device: usize) -> Result<Outcome> {
-        let executable = self.program.executable(backend)?;
-        let mut arguments = Vec::with_capacity(self.inputs.len());
+    /// What the program reads, and the first error if some of it cannot be had.
+    fn arguments(&self) -> (Vec<Argument>, Option<Error>) {
         let mut failed = None;
+        let mut arguments = Vec::with_capacity(self.inputs.len());
         for input in &self.inputs {
             let argument = match input {
                 JobInput::Slot(slot) if Arc::strong_count(slot) == 1 => slot.take().map(Argument::Donated),
@@ -77,18 +82,20 @@ impl Job {
                 JobInput::Number(bytes, _) => Ok(Argument::Scalar(*bytes)),
             };
             arguments.push(argument.unwrap_or_else(|error| {
-                failed = Some(error);
+                failed.get_or_insert(error);
                 Argument::Taken
             }));
         }
+        (arguments, failed)
+    }
+
+    fn execute(&self, mut arguments: Vec<Argument>, backend: &dyn Backend, device: usize) -> Result<Outcome> {
         // A panic in the backend loses what it had taken; what it had not is given back like after an error.
-        let outcome = match failed {
-            Some(error) => Err(error),
-            None => catch_unwind(AssertUnwindSafe(|| executable.run(device, &mut arguments))).unwrap_or_else(|panic| {
-                self.give_back(&mut arguments);
-                std::panic::resume_unwind(panic)
-            }),
-        };
+        let run = || self.program.executable(backend)?.run(device, &mut arguments);
+        let outcome = catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|panic| {
+            self.give_back(&mut arguments);
+            std::panic::resume_unwind(panic)
+        });
         let outcome = outcome.map_err(|error| self.lose(&arguments, error));
         self.give_back(&mut arguments);
         outcome

@@ -123,11 +123,11 @@ impl Programs {
         cache.programs = 0;
     }
 
-    /// The program of this key, from `assemble` if the cache does not have it, with the place of each node if it is told
+    /// The program of this key, which is taken if it is new, from `assemble` if the cache does not have it, with the place of each node if it is told
     /// that the backend keeps them. `first`: where its first operation was recorded.
     pub fn get(
         &self,
-        key: Key,
+        key: &mut Key,
         options: CompileOptions,
         first: &Location,
         assemble: impl FnOnce(bool) -> (Graph, Vec<Location>),
@@ -166,6 +166,7 @@ impl Programs {
         let program = Arc::new(Program { graph, locations, options, model, executable: OnceLock::new() });
         let variant = Variant { program: program.clone(), used: clock };
         let bucket = cache.structures.entry(hash).or_default();
+        let key = std::mem::take(key);
         match at {
             Some(at) => bucket[at].variants.insert(key.sizes, variant),
             None => {

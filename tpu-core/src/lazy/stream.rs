@@ -19,6 +19,7 @@ use super::few::Few;
 use super::slot::Slot;
 use super::{Mode, Reason, limits};
 use super::{boundary, cut};
+use crate::ir::key::Key;
 use crate::ir::{Graph, Op, Type};
 use crate::literal::ScalarBytes;
 use crate::{DType, Device, Location, Result};
@@ -96,6 +97,8 @@ pub(crate) struct Arena {
     parents: Vec<u32>,
     /// Bytes of all results recorded since the arena was last empty.
     bytes: usize,
+    /// Memory for the key of the next cut.
+    pub key: Key,
 }
 
 impl Arena {

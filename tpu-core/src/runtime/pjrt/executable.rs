@@ -103,7 +103,11 @@ impl PjrtExecutable {
     fn inputs(&self, device: usize, arguments: &[Argument]) -> Result<Inputs> {
         let (want, got) = (self.signature.parameters.len(), arguments.len());
         ensure!(want == got, Internal, "a program", "requires {want} arguments, got {got}");
-        arguments.iter().enumerate().map(|(index, argument)| self.argument(device, index, argument)).collect()
+        let mut inputs = Inputs::with_capacity(got);
+        for (index, argument) in arguments.iter().enumerate() {
+            inputs.push(self.argument(device, index, argument)?);
+        }
+        Ok(inputs)
     }
 
     /// After a failed check: what was given away is where the program put it, see [`donation`](super::donation). Gives whether
@@ -142,15 +146,19 @@ impl PjrtExecutable {
     /// belong to the plugin.
     fn start(&self, first: usize, inputs: &[Inputs], taken: &[bool]) -> Result<Started> {
         let (client, outputs, kept) = (self.client(), &self.signature.outputs, kept(taken));
-        let raw: SmallVec<[SmallVec<[Raw; 16]>; 1]> =
-            inputs.iter().map(|inputs| inputs.iter().map(|buffer| buffer.raw()).collect()).collect();
-        let argument_lists: SmallVec<[sys::RawList; 1]> = raw.iter().map(|list| list.as_ptr()).collect();
+        let parameters = self.signature.parameters.len();
+        // One after the other. Elements are pushed here and below: collecting lists of lists moves each several times, which
+        // a small program would take a tenth longer for.
+        let mut raw: SmallVec<[Raw; 16]> = SmallVec::with_capacity(parameters * inputs.len());
+        inputs.iter().flatten().for_each(|buffer| raw.push(buffer.raw()));
+        let argument_lists: SmallVec<[sys::RawList; 1]> =
+            (0..inputs.len()).map(|device| raw.as_ptr().wrapping_add(device * parameters)).collect();
         let mut options = Args::new(ExecuteOptions {
             non_donatable_input_indices: kept.as_ptr(),
             num_non_donatable_input_indices: kept.len(),
             ..Default::default()
         });
-        let mut given: Vec<Raw> = vec![std::ptr::null_mut(); outputs.len() * inputs.len()];
+        let mut given: SmallVec<[Raw; 16]> = SmallVec::from_elem(std::ptr::null_mut(), outputs.len() * inputs.len());
         // Each device writes its own part; a program without results writes nothing.
         let start = given.as_mut_ptr();
         let output_lists: SmallVec<[*mut Raw; 1]> =
@@ -165,25 +173,29 @@ impl PjrtExecutable {
             options: &raw mut options,
             argument_lists: argument_lists.as_ptr(),
             num_devices: inputs.len(),
-            num_args: self.signature.parameters.len(),
+            num_args: parameters,
             output_lists: output_lists.as_ptr(),
             device_complete_events: done.as_mut_ptr(),
             execute_device,
         });
         client.api.call(&mut args)?;
-        let done = done.into_iter().map(|raw| Event::new(client, raw)).collect();
+        let mut started = Started { results: SmallVec::new(), done: SmallVec::new() };
+        done.into_iter().for_each(|raw| started.done.push(Event::new(client, raw)));
         let given_away = inputs.iter().flat_map(|list| list.iter().zip(taken)).filter(|(_, taken)| **taken);
         given_away.for_each(|(buffer, _)| buffer.give_away());
         let mut raws = given.into_iter();
-        let results = (first..first + inputs.len()).map(|device| {
-            let results = outputs.iter().zip(raws.by_ref());
-            results.map(|(ty, raw)| PjrtBuffer::new(client, raw, device, ty.clone())).collect()
-        });
-        Ok(Started { results: results.collect(), done })
+        for device in first..first + inputs.len() {
+            let mut results = Vec::with_capacity(outputs.len());
+            for (ty, raw) in outputs.iter().zip(raws.by_ref()) {
+                results.push(PjrtBuffer::new(client, raw, device, ty.clone()));
+            }
+            started.results.push(results);
+        }
+        Ok(started)
     }
 
     /// Waits for a run, and reads its checks.
-    fn finish(&self, started: Started, inputs: impl IntoIterator<Item = Inputs>) -> Result<Vec<Outcome>> {
+    fn finish(&self, started: Started, inputs: impl IntoIterator<Item = Inputs>) -> Result<SmallVec<[Outcome; 1]>> {
         let Started { mut results, done } = started;
         // The first error is reported when no device uses anything any more, or it has timed out.
         let mut error = None;
@@ -195,23 +207,33 @@ impl PjrtExecutable {
                 Err(failed) => error = error.or(Some(failed)),
             }
         }
-        match error {
-            Some(error) => Err(error),
-            None => results.into_iter().map(|results| self.outcome(results)).collect(),
+        if let Some(error) = error {
+            return Err(error);
         }
+        let mut outcomes = SmallVec::new();
+        for results in results {
+            outcomes.push(self.outcome(results)?);
+        }
+        Ok(outcomes)
     }
 
     fn outcome(&self, results: Vec<Option<PjrtBuffer>>) -> Result<Outcome> {
-        let there = results.into_iter().zip(&self.signature.outputs);
-        let there = there.map(|(result, ty)| result.ok_or_else(|| no_buffer(ty)));
-        let mut results = there.collect::<Result<Vec<_>>>()?;
-        let checks = results.split_off(self.signature.results);
+        let Signature { outputs, results: count, .. } = &*self.signature;
+        let mut buffers: Vec<Arc<dyn Buffer>> = Vec::with_capacity(*count);
+        let mut checks = Vec::new();
+        for (result, ty) in results.into_iter().zip(outputs) {
+            let buffer = result.ok_or_else(|| no_buffer(ty))?;
+            if buffers.len() < *count {
+                buffers.push(Arc::new(buffer));
+            } else {
+                checks.push(buffer);
+            }
+        }
         // All transfers are on their way before the first is waited for.
         let read = |check: &PjrtBuffer| check.start_read(HostMemory::from(vec![0; 4]));
         let reads = checks.iter().map(read).collect::<Result<Vec<_>>>()?;
         let checks = reads.into_iter().map(number).collect::<Result<Vec<i32>>>()?;
-        let results = results.into_iter().map(|buffer| Arc::new(buffer) as Arc<dyn Buffer>).collect();
-        Ok(Outcome { results, checks })
+        Ok(Outcome { results: buffers, checks })
     }
 }
 
@@ -253,7 +275,7 @@ impl Executable for PjrtExecutable {
         let inputs = inputs.collect::<Result<SmallVec<[Inputs; 1]>>>()?;
         let started = self.start(0, &inputs, &taken)?;
         arguments.iter_mut().for_each(|list| take(list, &taken));
-        let outcomes = self.finish(started, inputs)?;
+        let outcomes = self.finish(started, inputs)?.into_vec();
         arguments.iter_mut().zip(&outcomes).for_each(|(list, outcome)| _ = self.restore(list, &taken, outcome));
         Ok(outcomes)
     }
