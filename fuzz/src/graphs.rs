@@ -11,7 +11,7 @@ use tpu_core::Device;
 use tpu_core::ir::Graph;
 use tpu_core::reference::Array;
 use tpu_core::runtime::host::{Host, HostOptions};
-use tpu_core::runtime::pjrt::{OptionValue, Pjrt, PjrtOptions};
+use tpu_core::runtime::pjrt::Pjrt;
 use tpu_core::testing::compare::compare_replicas;
 use tpu_core::testing::graphs::{Config, generate_replicas};
 use tpu_core::testing::modes::compare_in_every_mode;
@@ -79,9 +79,7 @@ fn plugin() -> Result<Option<&'static Pjrt>, String> {
         if !path().is_file() {
             return Ok(None);
         }
-        let client = vec![("cpu_device_count".to_string(), OptionValue::Int(MOST_DEVICES as i64))];
-        let options = PjrtOptions { client, ..PjrtOptions::default() };
-        Pjrt::open(path(), &options).map(Some).map_err(|error| error.to_string())
+        Pjrt::open(path(), &xla::unoptimized(MOST_DEVICES)).map(Some).map_err(|error| error.to_string())
     };
     PLUGIN.get_or_init(open).as_ref().map(Option::as_ref).map_err(Clone::clone)
 }

@@ -12,7 +12,7 @@ use tpu_core::DType;
 use tpu_core::ir::{Graph, Node, Op, samples, support};
 use tpu_core::reference::Array;
 use tpu_core::runtime::host::{Host, HostOptions};
-use tpu_core::runtime::pjrt::{OptionValue, Pjrt, PjrtOptions};
+use tpu_core::runtime::pjrt::Pjrt;
 use tpu_core::testing::graphs::{Config, generate_replicas};
 use tpu_core::testing::{cases, xla};
 
@@ -41,11 +41,7 @@ fn modules(graphs: usize) -> Vec<Vec<Sample>> {
 #[test]
 fn random_graphs_agree_on_the_host_and_on_xla() {
     let Some(path) = pjrt::plugin(pjrt::CPU) else { return };
-    let client = vec![("cpu_device_count".to_string(), OptionValue::Int(MOST_DEVICES as i64))];
-    // What the operations mean is compared, not how LLVM makes them fast, which is a third of the time.
-    let overrides = [("xla_backend_optimization_level", "0"), ("xla_llvm_disable_expensive_passes", "True")];
-    let overrides = overrides.map(|(name, value)| (name.to_string(), value.to_string())).to_vec();
-    let plugin = Pjrt::open(path, &PjrtOptions { client, overrides, ..PjrtOptions::default() }).unwrap();
+    let plugin = Pjrt::open(path, &xla::unoptimized(MOST_DEVICES)).unwrap();
     let host = Host::new(HostOptions { devices: MOST_DEVICES, ..HostOptions::default() }).unwrap();
     let modules = modules(cases(500) as usize);
     // XLA compiles most of the time, one program on one thread.

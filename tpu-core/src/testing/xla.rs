@@ -16,9 +16,21 @@ use crate::dtype::convert::{Cast, cast};
 use crate::ir::{BlockId, ConvDims, Graph, NodeId, Op, UnaryOp, samples};
 use crate::reference::{Array, evaluate, evaluate_spmd};
 use crate::runtime::Backend;
+use crate::runtime::pjrt::{OptionValue, PjrtOptions};
 use crate::{Complex64, DType, Result, with_element};
 use std::collections::HashSet;
 use std::sync::Arc;
+
+/// XLA for CPU with so many devices, for comparing what operations mean: LLVM does not make them fast, which would be a
+/// third of the time of a sweep of random graphs.
+pub fn unoptimized(devices: usize) -> PjrtOptions {
+    let overrides = [("xla_backend_optimization_level", "0"), ("xla_llvm_disable_expensive_passes", "True")];
+    PjrtOptions {
+        client: vec![("cpu_device_count".into(), OptionValue::Int(devices as i64))],
+        overrides: overrides.map(|(name, value)| (name.into(), value.into())).to_vec(),
+        ..PjrtOptions::default()
+    }
+}
 
 /// The bound for each op: that of every backend, but where XLA's own approximation is further from the exact result.
 /// Its steps are twice the most that `functions_are_within_their_bounds_for_many_numbers` measures.
