@@ -194,6 +194,9 @@ pub struct KernelInfo {
     pub flops: f64,
     /// Seconds spent in it so far, if the backend measures that: the host with a [trace](host::HostOptions::trace).
     pub seconds: f64,
+    /// Of a loop or a branch: the kernels of its blocks, block by block. Their work is counted once, their seconds are those of
+    /// all rounds.
+    pub inner: Vec<KernelInfo>,
 }
 
 /// A compiled program.

@@ -5,6 +5,7 @@
 
 use super::arguments::{Arguments, Held, Lent, State};
 use super::program::{Call, Frame, Given, Located, Program};
+use super::trace::Times;
 use crate::Result;
 use crate::ir::Type;
 use smallvec::SmallVec;
@@ -48,15 +49,16 @@ impl Control {
 }
 
 impl ControlStep {
-    pub fn run(&self, frames: &[Frame<'_>], threads: bool) -> Result<()> {
+    /// Adds what the blocks take to `times`, which has them in the order of [`Control::programs`] or is empty.
+    pub fn run(&self, frames: &[Frame<'_>], threads: bool, times: &[Times]) -> Result<()> {
         match &self.control {
-            Control::While { cond, body } => self.repeat(cond, body, frames, threads),
-            Control::Case { branches } => self.choose(branches, frames, threads),
+            Control::While { cond, body } => self.repeat((cond, times.first()), (body, times.get(1)), frames, threads),
+            Control::Case { branches } => self.choose(branches, frames, threads, times),
         }
     }
 
     /// The results of the branch that the first operand names, of the last one if there is none.
-    fn choose(&self, branches: &[Program], frames: &[Frame<'_>], threads: bool) -> Result<()> {
+    fn choose(&self, branches: &[Program], frames: &[Frame<'_>], threads: bool, times: &[Times]) -> Result<()> {
         let chosen: SmallVec<[usize; 1]> = frames
             .iter()
             .map(|frame| {
@@ -72,7 +74,9 @@ impl ControlStep {
             if arguments.is_empty() {
                 continue;
             }
-            for (frame, given) in inside().zip(call(branch, inside(), arguments.iter_mut(), threads)?) {
+            for (frame, given) in
+                inside().zip(call((branch, times.get(number)), inside(), arguments.iter_mut(), threads)?)
+            {
                 for (result, (ty, location)) in given.results.iter().zip(&self.results) {
                     copy(result.at(), frame.at(*location), ty);
                 }
@@ -85,7 +89,7 @@ impl ControlStep {
     ///
     /// A value starts in the memory of the loop's result, its home. The body writes over what it reads for the last time, so what
     /// it changes in part stays where it is; what it computes anew comes in blocks of the pool.
-    fn repeat(&self, cond: &Program, body: &Program, frames: &[Frame<'_>], threads: bool) -> Result<()> {
+    fn repeat(&self, cond: Timed<'_>, body: Timed<'_>, frames: &[Frame<'_>], threads: bool) -> Result<()> {
         let mut states: SmallVec<[State; 1]> = frames.iter().map(|frame| self.enter(frame)).collect();
         let mut going: SmallVec<[bool; 1]> = frames.iter().map(|_| true).collect();
         loop {
@@ -137,6 +141,9 @@ impl ControlStep {
     }
 }
 
+/// A block, and where its times go.
+type Timed<'a> = (&'a Program, Option<&'a Times>);
+
 /// Those of the devices that go on.
 fn chosen<'a, T>(all: &'a mut [T], going: &'a [bool]) -> impl Iterator<Item = &'a mut T> {
     all.iter_mut().zip(going).filter(|(_, going)| **going).map(|(one, _)| one)
@@ -144,14 +151,14 @@ fn chosen<'a, T>(all: &'a mut [T], going: &'a [bool]) -> impl Iterator<Item = &'
 
 /// Runs a program inside these frames together.
 fn call<'f, 'p: 'f, A: Arguments + 'f>(
-    program: &Program,
+    (program, times): Timed<'_>,
     frames: impl Iterator<Item = &'f Frame<'p>>,
     arguments: impl Iterator<Item = &'f mut A>,
     threads: bool,
 ) -> Result<SmallVec<[Given; 1]>> {
     let call =
         |(frame, arguments): (&'f Frame<'p>, &'f mut A)| Call { replica: frame.replica, pool: frame.pool, arguments };
-    program.run(&mut frames.zip(arguments).map(call).collect::<SmallVec<[Call<'f>; 1]>>(), threads)
+    program.run(&mut frames.zip(arguments).map(call).collect::<SmallVec<[Call<'f>; 1]>>(), threads, times)
 }
 
 /// Copies a value, unless it is there.

@@ -69,7 +69,7 @@ pub struct HostOptions {
     /// | `nodes`, `graph` | operations of the program as recorded, and its StableHLO text, at most 1 MiB of it |
     /// | `plan.kernels` | the fused form: ops of each kernel (numbered after simplification), rows, columns and instructions |
     /// | `plan.memory` | bytes of temporaries, constants and results, which argument's memory a result takes, place of each value and the kernels that use it first and last |
-    /// | `kernels` | per kernel: kind, ops, bytes of the buffers that it reads and writes, operations on numbers, nanoseconds of all runs, GB/s and GFLOP/s |
+    /// | `kernels` | per kernel: kind, ops, bytes of the buffers that it reads and writes, operations on numbers, nanoseconds of all runs, GB/s and GFLOP/s; of a loop or a branch also `inner`, the runs and kernels of each block |
     /// | `runs`, `wall_nanoseconds` | runs so far, and what they took altogether |
     pub trace: Option<PathBuf>,
 }
@@ -201,7 +201,7 @@ impl Backend for Host {
         let tracer = self.0.tracer.as_ref();
         let mut program = compile::compile(graph, options, self.0.isa, tracer.is_some())?;
         let plan = std::mem::take(&mut program.description);
-        let trace = tracer.and_then(|tracer| tracer.start(graph, plan, &program.kernels));
+        let trace = tracer.and_then(|tracer| tracer.start(graph, plan, &program));
         let parallel = program.is_parallel();
         Ok(Arc::new(HostExecutable { program, options, replicas, host: self.clone(), parallel, trace }))
     }
@@ -249,8 +249,7 @@ impl HostExecutable {
             let calls = pools.iter().zip(&mut arguments).zip(0..);
             let mut calls: SmallVec<[Call<'_>; 1]> =
                 calls.map(|((pool, arguments), replica)| Call { replica, pool, arguments }).collect();
-            let times = self.trace.as_ref().map(|trace| &trace.nanoseconds[..]);
-            let given = self.program.run_timed(&mut calls, threads, times)?;
+            let given = self.program.run(&mut calls, threads, self.trace.as_ref().map(|trace| &trace.times))?;
             let mut outcomes = Vec::with_capacity(given.len());
             for given in given {
                 outcomes.push(self.program.outcome(given)?);
@@ -296,9 +295,9 @@ impl Executable for HostExecutable {
     }
 
     fn kernels(&self) -> Vec<KernelInfo> {
-        let mut kernels = self.program.kernels.clone();
+        let mut kernels = self.program.listing();
         if let Some(trace) = &self.trace {
-            kernels.iter_mut().enumerate().for_each(|(at, kernel)| kernel.seconds = trace.seconds(at));
+            trace.times.note(&mut kernels);
         }
         kernels
     }

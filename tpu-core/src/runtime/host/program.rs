@@ -15,6 +15,7 @@ use super::pool::{Aligned, Block, Pool};
 use super::row::program::RowProgram;
 use super::row::run::Bases;
 use super::scratch::{Memory, Piece};
+use super::trace::Times;
 use super::{collective, copy, dot, kernels, row};
 use crate::ir::{Op, Type};
 use crate::runtime::{Buffer, KernelInfo, Outcome};
@@ -22,7 +23,7 @@ use crate::{Error, ErrorKind, Result};
 use smallvec::SmallVec;
 use std::ops::Range;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::Instant;
 
 /// Work below this is not split among threads.
@@ -129,9 +130,10 @@ impl Step {
             || (steps.len() > 1 && steps.iter().map(Self::nanoseconds).sum::<f64>() > PARALLEL_NANOSECONDS)
     }
 
-    fn run(&self, frames: &[Frame<'_>], threads: bool) -> Result<()> {
+    /// `inside` are the times of the blocks of a loop or a branch.
+    fn run(&self, frames: &[Frame<'_>], threads: bool, inside: &[Times]) -> Result<()> {
         match self {
-            Self::Control(step) => step.run(frames, threads),
+            Self::Control(step) => step.run(frames, threads, inside),
             Self::Collective(step) => collective::run(step, frames),
             step => {
                 let parallel = threads && step.is_parallel();
@@ -254,20 +256,24 @@ impl Program {
         self.batches.iter().any(|batch| batch.parallel)
     }
 
-    /// Runs the program for these devices together, in the current thread pool if `threads`.
-    ///
-    /// Fails before an argument from outside is written to.
-    pub fn run(&self, calls: &mut [Call<'_>], threads: bool) -> Result<SmallVec<[Given; 1]>> {
-        self.run_timed(calls, threads, None)
+    /// The kernels, with those of blocks inside.
+    pub fn listing(&self) -> Vec<KernelInfo> {
+        let list = self.kernels.iter().zip(&self.steps).map(|(kernel, step)| match step {
+            Step::Control(step) => {
+                KernelInfo { inner: step.control.programs().flat_map(Self::listing).collect(), ..kernel.clone() }
+            }
+            _ => kernel.clone(),
+        });
+        list.collect()
     }
 
-    /// As [`run`](Self::run); adds the nanoseconds of each step to its number's.
-    pub fn run_timed(
-        &self,
-        calls: &mut [Call<'_>],
-        threads: bool,
-        times: Option<&[AtomicU64]>,
-    ) -> Result<SmallVec<[Given; 1]>> {
+    /// Runs the program for these devices together, in the current thread pool if `threads`. Adds what it takes to `times`.
+    ///
+    /// Fails before an argument from outside is written to.
+    pub fn run(&self, calls: &mut [Call<'_>], threads: bool, times: Option<&Times>) -> Result<SmallVec<[Given; 1]>> {
+        if let Some(times) = times {
+            times.runs.fetch_add(1, Relaxed);
+        }
         // Pushed one by one: collecting moves each several times, which takes longer than a small program.
         let mut frames: SmallVec<[Frame<'_>; 1]> = SmallVec::new();
         for call in calls.iter_mut() {
@@ -291,7 +297,7 @@ impl Program {
         self.batches.partition_point(|batch| batch.steps.start < end)
     }
 
-    fn run_batch(&self, batch: &Batch, frames: &[Frame<'_>], threads: bool, times: Option<&[AtomicU64]>) -> Result<()> {
+    fn run_batch(&self, batch: &Batch, frames: &[Frame<'_>], threads: bool, times: Option<&Times>) -> Result<()> {
         let steps = &self.steps[batch.steps.clone()];
         if threads && batch.parallel && steps.len() > 1 {
             let start = times.map(|times| (times, Instant::now()));
@@ -300,15 +306,15 @@ impl Program {
                 // Each has its share by what it was estimated to take.
                 let spent =
                     start.elapsed().as_nanos() as f64 / steps.iter().map(Step::nanoseconds).sum::<f64>().max(1e-9);
-                for (time, step) in times[batch.steps.clone()].iter().zip(steps) {
+                for (time, step) in times.steps[batch.steps.clone()].iter().zip(steps) {
                     time.fetch_add((spent * step.nanoseconds()) as u64, Relaxed);
                 }
             }
             return Ok(());
         }
         for (number, step) in batch.steps.clone().zip(steps) {
-            let start = times.map(|times| (&times[number], Instant::now()));
-            step.run(frames, threads)?;
+            let start = times.map(|times| (&times.steps[number], Instant::now()));
+            step.run(frames, threads, times.map_or(&[], |times| times.inside(number)))?;
             if let Some((time, start)) = start {
                 time.fetch_add(start.elapsed().as_nanos() as u64, Relaxed);
             }

@@ -34,7 +34,15 @@ pub(super) fn info(graph: &Graph, draft: &Draft, uses: &Use, bytes: &dyn Fn(Valu
         Draft::Copy(..) => 0.0,
     };
     let moved = uses.reads.iter().chain(&uses.writes).map(|&value| bytes(value) as f64).sum();
-    KernelInfo { kind, ops, reads: uses.reads.len(), writes: uses.writes.len(), bytes: moved, flops, seconds: 0.0 }
+    KernelInfo {
+        kind,
+        ops,
+        reads: uses.reads.len(),
+        writes: uses.writes.len(),
+        bytes: moved,
+        flops,
+        ..KernelInfo::default()
+    }
 }
 
 /// Operations on numbers that an op is, a multiplication and an addition counted as two, a function as one.

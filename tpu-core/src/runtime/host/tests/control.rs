@@ -22,7 +22,7 @@ fn integer(b: &mut Build, value: i64) -> Value {
 }
 
 /// Adds a loop whose last value counts the rounds, of which there are `rounds`; `body` gives the other values.
-fn counted(
+pub(super) fn counted(
     b: &mut Build,
     operands: &[Value],
     rounds: i64,

@@ -1,6 +1,7 @@
 //! What a traced host writes.
 
 use super::build::Build;
+use super::control::counted;
 use super::*;
 use crate::ErrorKind;
 use crate::ir::{text, verify::verify};
@@ -87,6 +88,40 @@ fn a_file_has_the_program_its_kernels_its_memory_and_times_that_fit_into_the_run
         assert_eq!(end, Some(4 * 64 * 48));
         assert!(memory["temporaries_bytes"].as_u64() >= end);
     }
+}
+
+#[test]
+fn a_loop_has_the_rounds_kernels_and_times_of_its_blocks() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut b = Build::new();
+    let (x, w) = (b.input(DType::F32, &[32, 32]), b.input(DType::F32, &[32, 32]));
+    let values = counted(&mut b, &[x, w], 7, |b, x| {
+        let y = b.matmul(x[0], x[1]);
+        vec![b.unary(crate::ir::UnaryOp::Tanh, y), x[1]]
+    });
+    let graph = b.done(&values[..1]);
+    let values = arguments(&graph, 1);
+    let host = traced(folder.path(), 1);
+    let executable = host.compile(&graph, CompileOptions::default()).unwrap();
+    for _ in 0..2 {
+        execute(&host, &*executable, &graph, &values).unwrap();
+    }
+    let kernels = executable.kernels();
+    let repeat = kernels.iter().find(|kernel| kernel.kind == "while").unwrap();
+    let inner: f64 = repeat.inner.iter().map(|kernel| kernel.seconds).sum();
+    let product = repeat.inner.iter().find(|kernel| kernel.kind == "dot_general").unwrap();
+    assert!(0.0 < product.seconds && product.seconds < inner && inner < repeat.seconds, "{repeat:?}");
+    drop(executable);
+    let file = files(folder.path()).pop().unwrap();
+    let list = file["kernels"].as_array().unwrap();
+    let repeat = list.iter().find(|kernel| kernel["kind"] == "while").unwrap();
+    // The condition is asked once more than it holds.
+    assert_eq!([&repeat["inner"][0]["runs"], &repeat["inner"][1]["runs"]], [2 * 8, 2 * 7]);
+    let body = repeat["inner"][1]["kernels"].as_array().unwrap();
+    let product = body.iter().find(|kernel| kernel["kind"] == "dot_general").unwrap();
+    let rate = product["flops"].as_f64().unwrap() * 14.0 / product["nanoseconds"].as_f64().unwrap();
+    assert!((product["gflop_per_s"].as_f64().unwrap() - rate).abs() <= 1e-9 * rate, "{product}");
+    assert!(list.iter().filter(|kernel| kernel["kind"] != "while").all(|kernel| kernel["inner"].is_null()));
 }
 
 #[test]
