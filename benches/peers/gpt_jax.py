@@ -75,12 +75,17 @@ def adamw(p, g, m, v, step_size, root, decay, betas):
     return p * decay - step_size * m / (jnp.sqrt(v) / root + 1e-8), m, v
 
 
+def updated(p, gradients, m, v, *corrections, betas):
+    """The dicts of parameters and of both averages after a step."""
+    new = {name: adamw(p[name], gradients[name], m[name], v[name], *corrections, betas) for name in p}
+    return tuple({name: parts[at] for name, parts in new.items()} for at in range(3))
+
+
 def step_of(loss, betas):
     """A step of training for a loss of a dict of parameters and a batch; gives parameters, both averages and the loss before."""
 
     def step(p, m, v, batch, step_size, root, decay):
         value, gradients = jax.value_and_grad(loss)(p, *batch)
-        new = {name: adamw(p[name], gradients[name], m[name], v[name], step_size, root, decay, betas) for name in p}
-        return *({name: parts[at] for name, parts in new.items()} for at in range(3)), value
+        return *updated(p, gradients, m, v, step_size, root, decay, betas=betas), value
 
     return step

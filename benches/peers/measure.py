@@ -116,12 +116,15 @@ class _Case:
         if kind not in KINDS:
             raise ValueError(f"requires a known kind, got `{kind}`")
         self.peak = Peak()
-        self.run = KINDS[kind](read(words))
-        first = _sample(read_back(self.run()))
-        start = time.perf_counter()
-        results = self.run()
-        self.milliseconds = (time.perf_counter() - start) * 1e3
-        self.outputs = first + ";" + _sample(read_back(results))
+        parameters = read(words)
+        self.run = KINDS[kind](parameters)
+        outputs = [_sample(read_back(self.run()))]
+        for _ in range(1, max(2, parameters.get("compared", 2))):
+            start = time.perf_counter()
+            results = self.run()
+            self.milliseconds = (time.perf_counter() - start) * 1e3
+            outputs.append(_sample(read_back(results)))
+        self.outputs = ";".join(outputs)
 
     def times(self, count):
         """Milliseconds of a run: by the wall, and of all threads together."""

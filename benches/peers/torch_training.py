@@ -5,20 +5,22 @@ import torch.nn.functional as F
 from torch import nn
 
 import gpt
+import lstm
 import measure
+import resnet
 
 BATCHES = 4  # that a case goes through in turn
 
 
 def weigh(model):
     """The first weights that every library can make: numbers within 1/sqrt(elements of an output), by the place of the
-    parameter among all; zeros for biases; what has one dimension else stays."""
+    parameter among all; zeros for biases; the ones of norms stay."""
     with torch.no_grad():
         for at, (name, parameter) in enumerate(model.named_parameters()):
             if parameter.dim() > 1:
                 scale = parameter[0].numel() ** -0.5
                 parameter.copy_(torch.from_numpy(measure.numbers(tuple(parameter.shape), at, scale)))
-            elif name.endswith("bias"):
+            elif "bias" in name:
                 parameter.zero_()
     return model
 
@@ -55,16 +57,32 @@ def classifier(model, p, classes, shape, compiled, fused):
     return steps(model, loss, batches, (0.9, 0.999), compiled, fused)
 
 
+def next_byte(model, p, compiled, fused):
+    """Trains a model on windows of bytes."""
+    shape = (p["batch"], p["context"] + 1)
+    batches = [(torch.from_numpy(measure.integers(shape, at, gpt.VOCABULARY)),) for at in range(BATCHES)]
+    return steps(model, model.loss, batches, (0.9, 0.95), compiled, fused)
+
+
 def register(compiled, fused):
     """Makes the kinds known. `compiled` is what functions are wrapped with."""
 
     @measure.case("gpt")
     def _(p):
         config = gpt.Config(p["layers"], p["width"], p["heads"], p["context"], p["batch"])
-        model = gpt.Gpt(config)
-        shape = (config.batch, config.context + 1)
-        batches = [(torch.from_numpy(measure.integers(shape, at, gpt.VOCABULARY)),) for at in range(BATCHES)]
-        return steps(model, model.loss, batches, (0.9, 0.95), compiled, fused)
+        return next_byte(gpt.Gpt(config), p, compiled, fused)
+
+    @measure.case("lstm")
+    def _(p):
+        # Compiled, the layer itself stays PyTorch's own kernel: its compiler leaves recurrent layers alone.
+        return next_byte(lstm.ByteLstm(p["layers"], p["width"], p["hidden"]), p, compiled, fused)
+
+    @measure.case("resnet")
+    def _(p):
+        classes = 10
+        model = resnet.ResNet(p["channels"], p["width"], p["blocks"], classes)
+        shape = (p["batch"], p["channels"], p["size"], p["size"])
+        return classifier(model, p, classes, shape, compiled, fused)
 
     @measure.case("mlp")
     def _(p):

@@ -2,5 +2,6 @@
 
 pub mod cases;
 pub mod cost;
+pub mod kernels;
 pub mod measure;
 pub mod mix;

@@ -92,7 +92,7 @@ enum Bench {
     /// Compare the host with PyTorch, Inductor, JAX, candle and burn, in turn in one run: about 15 minutes
     Host(bench::Options),
     /// Draw the cost of recording, scheduling and compiling by operations and elements into benches/plots
-    Cost,
+    Cost(bench::Sizes),
 }
 
 /// The outcome of a command: the message says what was wanted and what happened instead.
@@ -106,7 +106,7 @@ fn main() -> ExitCode {
         Command::Aot { targets, libtpu } => aot::run(&targets, libtpu.as_deref()),
         Command::Peers => peers::make(),
         Command::Bench { instead: Some(Bench::Host(options)), .. } => bench::host(options),
-        Command::Bench { instead: Some(Bench::Cost), .. } => bench::cost(),
+        Command::Bench { instead: Some(Bench::Cost(sizes)), .. } => bench::cost(&sizes),
         Command::Bench { name, instead: None } => bench::criterion(name.as_deref()),
         Command::Fuzz { name, seconds, seed } => fuzz::run(&name, seconds, seed),
         Command::Size { build } => size::run(build),

@@ -25,8 +25,10 @@ const KINDS: &[(&str, Kind)] = &[
     ("chain", chain::chain),
     ("convolution", convolution::convolution),
     ("gpt", training::gpt),
+    ("lstm", training::lstm),
     ("matmul", matmul::matmul),
     ("mlp", training::mlp),
+    ("resnet", training::resnet),
 ];
 
 /// Sets up a case of a kind.
@@ -101,6 +103,8 @@ mod tests {
         assert_eq!(shapes("convolution pass=forward dims=3 batch=1 in=2 out=2 size=4 kernel=3"), [[1, 2, 4, 4, 4]]);
         assert_eq!(shapes("mlp inputs=4 width=8 outputs=3 batch=2"), [[0usize; 0]]);
         assert_eq!(shapes("gpt layers=1 width=64 heads=1 context=16 batch=1"), [[0usize; 0]]);
+        assert_eq!(shapes("lstm layers=2 width=4 hidden=8 context=5 batch=2"), [[0usize; 0]]);
+        assert_eq!(shapes("resnet width=2 blocks=1 channels=3 size=16 batch=2"), [[0usize; 0]]);
     }
 
     #[test]

@@ -2,8 +2,11 @@
 
 use super::{Result, Run, tensor};
 use crate::measure::{Parameters, integers};
-use examples::gpt::{Config, Gpt, VOCABULARY};
-use examples::train::Trainer;
+use examples::gpt::{self, Gpt, VOCABULARY};
+use examples::images::CLASSES;
+use examples::lstm::{self, ByteLstm};
+use examples::resnet::{self, ResNet};
+use examples::train::{Learner, Trainer};
 use tpu_autograd::nn::{Function, Linear, Module, Sequential};
 use tpu_autograd::optim::{AdamW, AdamWOptions, Optimizer};
 use tpu_autograd::{Backward, Param};
@@ -14,14 +17,14 @@ use tpu_ops::{Generator, cross_entropy, relu};
 const BATCHES: usize = 4;
 
 /// First weights that every library can make: numbers within ±1/√(elements of an output), by the place of the parameter among
-/// all; ones of norms and zeros of biases stay.
+/// all; zeros for biases; the ones of norms stay.
 fn weigh(parameters: &[(String, Param)]) -> Result<()> {
-    for (at, (_, param)) in parameters.iter().enumerate() {
+    for (at, (name, param)) in parameters.iter().enumerate() {
         let shape = param.shape();
         if shape.rank() > 1 {
             let inner: usize = (1..shape.rank()).map(|axis| shape.size(axis)).product();
             param.set(tensor(shape, at as u32, 1.0 / (inner as f32).sqrt(), DType::F32)?)?;
-        } else if param.value().rank() == 1 && parameters[at].0.ends_with("bias") {
+        } else if name.contains("bias") {
             param.set(Tensor::zeros(shape, DType::F32)?)?;
         }
     }
@@ -34,7 +37,20 @@ fn weigh(parameters: &[(String, Param)]) -> Result<()> {
 pub(super) fn gpt(parameters: &Parameters) -> Result<Run> {
     let [layers, width, heads] = parameters.sizes(["layers", "width", "heads"])?;
     let [context, batch] = parameters.sizes(["context", "batch"])?;
-    let model = Gpt::new(Config { layers, width, heads, context }, &Generator::new(1))?;
+    let model = Gpt::new(gpt::Config { layers, width, heads, context }, &Generator::new(1))?;
+    next_byte(model, batch, context)
+}
+
+/// The LSTM of `examples/`, on bytes.
+pub(super) fn lstm(parameters: &Parameters) -> Result<Run> {
+    let [layers, width, hidden] = parameters.sizes(["layers", "width", "hidden"])?;
+    let [context, batch] = parameters.sizes(["context", "batch"])?;
+    let model = ByteLstm::new(lstm::Config { layers, width, hidden, dropout: 0.0 }, &Generator::new(1))?;
+    next_byte(model, batch, context)
+}
+
+/// Trains a model on windows of bytes.
+fn next_byte(model: impl Learner<Batch = Tensor> + 'static, batch: usize, context: usize) -> Result<Run> {
     weigh(&model.named_parameters())?;
     let mut trainer = Trainer::new(model, DType::F32)?;
     let batches = (0..BATCHES as u32).map(|at| {
@@ -46,6 +62,15 @@ pub(super) fn gpt(parameters: &Parameters) -> Result<Run> {
         let bytes = &batches[trainer.step as usize % BATCHES];
         Ok(vec![trainer.step(bytes, 1e-3)?])
     }))
+}
+
+/// The ResNet of `examples/`, on images of any channels.
+pub(super) fn resnet(parameters: &Parameters) -> Result<Run> {
+    let [channels, size, batch] = parameters.sizes(["channels", "size", "batch"])?;
+    let [width, blocks] = parameters.sizes(["width", "blocks"])?;
+    let model = ResNet::new(resnet::Config { inputs: channels, width, blocks }, &Generator::new(1))?;
+    let x = |salt| tensor([batch, channels, size, size], salt, 1.0, DType::F32);
+    classifier(model, batch, CLASSES, x)
 }
 
 /// Three linear layers with relu between them, as many classes as outputs.

@@ -2,6 +2,7 @@
 
 pub mod plot;
 
+use crate::measure::clock::Clock;
 use crate::mix::{self, operands};
 use std::time::{Duration, Instant};
 use tpu_core::{Mode, Result, Tensor, lazy};
@@ -26,10 +27,10 @@ impl Line {
         Self { name, points: Vec::new() }
     }
 
-    /// Seconds per unit of size, at this size.
-    pub fn each(&self, size: usize) -> f64 {
-        let point = self.points.iter().find(|point| point.0 == size as f64);
-        point.map_or(f64::NAN, |point| point.1 / point.0)
+    /// Seconds per unit of size, at this size if it was measured.
+    pub fn each(&self, size: usize) -> Option<f64> {
+        let point = self.points.iter().find(|point| point.0 == size as f64)?;
+        Some(point.1 / point.0)
     }
 
     /// The largest slope between two points that are ten times apart, from `start` on: on paper with two logarithmic scales 1 is
@@ -41,14 +42,24 @@ impl Line {
     }
 }
 
+/// Which time counts.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Time {
+    /// By the wall.
+    Wall,
+    /// What the threads of this process compute, whoever else computes meanwhile.
+    Processor,
+}
+
 /// The median time of some runs, without what `set_up` takes and what it takes to drop the result.
-fn median<S, T>(mut set_up: impl FnMut() -> Result<S>, mut run: impl FnMut(S) -> Result<T>) -> Result<f64> {
+fn median<S, T>(time: Time, mut set_up: impl FnMut() -> Result<S>, mut run: impl FnMut(S) -> Result<T>) -> Result<f64> {
     let (start, mut times) = (Instant::now(), Vec::new());
     while times.len() < 5 || (times.len() < 101 && start.elapsed() < Duration::from_millis(200)) {
         let input = set_up()?;
-        let begin = Instant::now();
+        let begin = Clock::start();
         let result = run(input)?;
-        times.push(begin.elapsed().as_secs_f64());
+        let (wall, processor) = begin.milliseconds();
+        times.push(if time == Time::Wall { wall } else { processor } * 1e-3);
         drop(result);
     }
     times.sort_by(f64::total_cmp);
@@ -62,15 +73,12 @@ fn compiling(f: impl FnOnce() -> Result<()>) -> Result<f64> {
     Ok(lazy::statistics().since(&before).compile_seconds)
 }
 
-/// Costs of a program of small operations of many kinds, by their number.
+/// Costs of a program of small operations of many kinds, by their number, up to `most` of them. What compiling takes is by the
+/// wall in any case.
 ///
 /// # Errors
 /// When a program fails.
-pub fn by_operations() -> Result<[Line; 4]> {
-    by_operations_up_to(OPERATIONS[OPERATIONS.len() - 1])
-}
-
-fn by_operations_up_to(most: usize) -> Result<[Line; 4]> {
+pub fn by_operations(most: usize, time: Time) -> Result<[Line; 4]> {
     let mut recording = Line::new("recording");
     let mut cutting = Line::new("cutting and running what is compiled");
     let mut compile = Line::new("compiling");
@@ -80,9 +88,9 @@ fn by_operations_up_to(most: usize) -> Result<[Line; 4]> {
     for &count in OPERATIONS.iter().filter(|&&count| count <= most) {
         let size = count as f64;
         let record = || mix::record(&x, &w, count);
-        recording.points.push((size, median(|| Ok(()), |()| record())?));
+        recording.points.push((size, median(time, || Ok(()), |()| record())?));
         record()?.wait()?;
-        cutting.points.push((size, median(record, |pending| pending.wait().map(|()| pending))?));
+        cutting.points.push((size, median(time, record, |pending| pending.wait().map(|()| pending))?));
         let mut seconds = Vec::new();
         for _ in 0..3 {
             variant += 1;
@@ -93,7 +101,7 @@ fn by_operations_up_to(most: usize) -> Result<[Line; 4]> {
         compile.points.push((size, seconds[1]));
         let step = || Mode::DeferNever.scope(|| record()?.wait());
         step()?;
-        never.points.push((size, median(|| Ok(()), |()| step())?));
+        never.points.push((size, median(time, || Ok(()), |()| step())?));
     }
     Ok([recording, cutting, compile, never])
 }
@@ -107,15 +115,11 @@ fn different(x: &Tensor, number: u32) -> Result<Tensor> {
     Ok(x)
 }
 
-/// Costs of gelu(x · 2 + 1) + x, by the number of elements.
+/// Costs of gelu(x · 2 + 1) + x, by the number of elements, up to `most` of them. What planning takes is by the wall in any case.
 ///
 /// # Errors
 /// When a program fails, or there is no memory.
-pub fn by_elements() -> Result<[Line; 3]> {
-    by_elements_up_to(ELEMENTS[ELEMENTS.len() - 1])
-}
-
-fn by_elements_up_to(most: usize) -> Result<[Line; 3]> {
+pub fn by_elements(most: usize, time: Time) -> Result<[Line; 3]> {
     let mut recording = Line::new("recording");
     let mut planning = Line::new("planning for a new size");
     let mut running = Line::new("cutting and running what is compiled");
@@ -126,8 +130,8 @@ fn by_elements_up_to(most: usize) -> Result<[Line; 3]> {
         let x = Tensor::from_vec((0..count).map(|at| (at % 1000) as f32 * 0.002 - 1.0).collect(), count)?;
         let pending = compute(&x)?;
         planning.points.push((size, compiling(|| pending.wait())?));
-        recording.points.push((size, median(|| Ok(()), |()| compute(&x))?));
-        running.points.push((size, median(|| compute(&x), |pending| pending.wait().map(|()| pending))?));
+        recording.points.push((size, median(time, || Ok(()), |()| compute(&x))?));
+        running.points.push((size, median(time, || compute(&x), |pending| pending.wait().map(|()| pending))?));
     }
     Ok([recording, planning, running])
 }
@@ -153,16 +157,16 @@ mod tests {
         let mut late = line(1);
         late.points[0].1 = 1e-12;
         assert!(late.worst_slope(10) > 2.0 && late.worst_slope(100) < 1.01);
-        assert!((line(1).each(250) - 3e-9).abs() < 1e-15);
+        assert!((line(1).each(250).unwrap() - 3e-9).abs() < 1e-15 && line(1).each(2500).is_none());
     }
 
     #[test]
     fn every_cost_is_measured_at_every_size() {
-        for line in by_operations_up_to(50).unwrap() {
+        for line in by_operations(50, Time::Wall).unwrap() {
             assert_eq!(line.points.len(), 6, "{}", line.name);
             assert!(line.points.iter().all(|point| point.1 > 0.0), "{line:?}");
         }
-        for line in by_elements_up_to(1000).unwrap() {
+        for line in by_elements(1000, Time::Processor).unwrap() {
             assert_eq!(line.points.len(), 4, "{}", line.name);
             assert!(line.points.iter().all(|point| point.1 > 0.0), "{line:?}");
         }

@@ -49,13 +49,18 @@ fn answer(
         // The memory of the case before is free before this one's is counted.
         *current = None;
         let (kind, words) = rest.split_once(' ').unwrap_or((rest, ""));
+        let parameters = Parameters::parse(words)?;
+        let compared = parameters.size_or("compared", 2)?.max(2);
         let peak = Peak::start();
-        let mut work = set_up(kind, &Parameters::parse(words)?)?;
-        let first = sample(&work(true)?);
-        let clock = Clock::start();
-        let second = work(true)?;
-        let milliseconds = clock.milliseconds().0;
-        *current = Some(Current { work, peak, outputs: format!("{first};{}", sample(&second)) });
+        let mut work = set_up(kind, &parameters)?;
+        let (mut outputs, mut milliseconds) = (sample(&work(true)?), 0.0);
+        for _ in 1..compared {
+            let clock = Clock::start();
+            let results = work(true)?;
+            milliseconds = clock.milliseconds().0;
+            outputs += &format!(";{}", sample(&results));
+        }
+        *current = Some(Current { work, peak, outputs });
         return Ok(format!("ready {milliseconds:.6}"));
     }
     let current = current.as_mut().ok_or("requires a case first")?;
@@ -112,12 +117,14 @@ mod tests {
 
     #[test]
     fn a_case_is_set_up_run_and_compared() {
-        let lines = answers("case count from=4\nrun 2\noutputs\nmemory\n");
+        let lines = answers("case count from=4\nrun 2\noutputs\nmemory\ncase count from=0 compared=4\noutputs\n");
         assert!(lines[0].strip_prefix("ready ").unwrap().parse::<f64>().unwrap() >= 0.0);
         assert_eq!(lines[1].split(' ').filter(|time| time.parse::<f64>().unwrap() >= 0.0).count(), 2);
         let square = 12.5f64.sqrt();
         assert_eq!(lines[2], format!("5e0 5e0 5e0;{square:e} 3e0 4e0;6e0 6e0 6e0;{square:e} 3e0 4e0"));
         assert!(lines[3].parse::<u64>().is_ok());
+        let firsts: Vec<_> = lines[5].split(';').step_by(2).collect();
+        assert_eq!(firsts, ["1e0 1e0 1e0", "2e0 2e0 2e0", "3e0 3e0 3e0", "4e0 4e0 4e0"]);
     }
 
     #[test]

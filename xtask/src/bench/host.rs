@@ -1,5 +1,6 @@
 //! `cargo xtask bench host`: all programs of a group side by side, their runs in turn.
 
+use super::kernels;
 use super::outputs::difference;
 use super::program::{Peer, Program, Programs};
 use super::protocol::{Measured, Time, median};
@@ -112,7 +113,7 @@ fn measure(
                 .and_then(|mut measured| group.tiny.map_or(Ok(0.0), |tiny| measured.case(tiny)).map(|_| measured)),
         };
         let set_up = started.and_then(|mut measured| {
-            let first = measured.case(case)?;
+            let first = measured.case(&format!("{case} compared={}", group.compared()))?;
             let outputs = measured.outputs()?;
             // Short work is measured many runs at a time, by the time of a run when everything is warm.
             let time = if first < 5.0 { measured.run(1)?.wall.min(first) } else { first };
@@ -158,9 +159,17 @@ fn measure(
         let memory = side.measured.memory().ok().filter(|_| group.tiny.is_some());
         let milliseconds = median(&mut side.times);
         if milliseconds.is_finite() {
-            figures.push(Figure { group, case, threads, program: side.program, milliseconds, memory });
+            figures.push(Figure { group, case, threads, program: side.program, milliseconds, memory, kernels: None });
         }
         running.push((side.program, side.measured));
+    }
+    if group.tiny.is_some() {
+        match kernels::measure(programs, case, threads, options.seconds) {
+            Ok(spent) => figures.iter_mut().filter(|f| f.case == case && f.threads == threads).for_each(|figure| {
+                figure.kernels = spent.iter().find(|(program, _)| *program == figure.program).map(|(_, spent)| *spent);
+            }),
+            Err(message) => problems.push(format!("{case}, threads {threads}: {message}")),
+        }
     }
 }
 

@@ -89,7 +89,8 @@ impl Programs {
         let any_python = [Peer::Pytorch, Peer::Inductor].iter().any(has);
         let python = if any_python { peers::with_torch(python)? } else { PathBuf::new() };
         let jax = if has(&Peer::Jax) { peers::with_jax(jax)? } else { PathBuf::new() };
-        process::run(cargo().args(["build", "--quiet", "--release", "-p", "benches", "--bin", "host"]))?;
+        let ours = ["build", "--quiet", "--release", "-p", "benches", "--bin", "host", "--bin", "kernels"];
+        process::run(cargo().args(ours))?;
         for (peer, name) in [(Peer::Candle, "candle"), (Peer::Burn, "burn")] {
             if has(&peer) {
                 let mut command = cargo();
@@ -106,20 +107,32 @@ impl Programs {
         program.peer().is_none_or(|peer| self.peers.contains(&peer))
     }
 
+    /// A program that cargo built into this folder.
+    fn built(&self, name: &str) -> Command {
+        Command::new(self.workspace.target.join(format!("{name}{}", std::env::consts::EXE_SUFFIX)))
+    }
+
+    /// The command that says how long a case of ours is in which kernels, for so many seconds.
+    pub fn kernels(&self, case: &str, threads: usize, seconds: f64) -> Command {
+        let mut command = self.built("release/kernels");
+        command.args(["--seconds", &seconds.to_string()]).args(case.split(' '));
+        set_threads(&mut command, threads);
+        command
+    }
+
     /// The command that starts it.
     pub fn command(&self, program: Program, threads: usize) -> Command {
-        let threads = threads.to_string();
-        let suffix = std::env::consts::EXE_SUFFIX;
         let python = |python: &PathBuf, script: &str| {
             let mut command = Command::new(python);
-            command.arg(self.workspace.root.join("benches/peers").join(script)).args(["--threads", &threads]);
+            command
+                .arg(self.workspace.root.join("benches/peers").join(script))
+                .args(["--threads", &threads.to_string()]);
             command
         };
-        let built = |name: &str| Command::new(self.workspace.target.join(format!("{name}{suffix}")));
         let mut command = match program {
-            Program::Ours => built("release/host"),
+            Program::Ours => self.built("release/host"),
             Program::Never => {
-                let mut command = built("release/host");
+                let mut command = self.built("release/host");
                 command.args(["--mode", "defer-never"]);
                 command
             }
@@ -131,12 +144,17 @@ impl Programs {
                 command
             }
             Program::Jax => python(&self.jax, "host_jax.py"),
-            Program::Candle => built("peers/rust/release/candle"),
-            Program::Burn => built("peers/rust/release/burn"),
+            Program::Candle => self.built("peers/rust/release/candle"),
+            Program::Burn => self.built("peers/rust/release/burn"),
         };
-        for variable in ["TPU_HOST_THREADS", "RAYON_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"] {
-            command.env(variable, &threads);
-        }
+        set_threads(&mut command, threads);
         command
+    }
+}
+
+/// Tells every thread pool how large it is.
+fn set_threads(command: &mut Command, threads: usize) {
+    for variable in ["TPU_HOST_THREADS", "RAYON_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"] {
+        command.env(variable, threads.to_string());
     }
 }

@@ -17,6 +17,17 @@ pub struct Figure {
     pub milliseconds: f64,
     /// Bytes by which the peak grew, where that is counted.
     pub memory: Option<f64>,
+    /// Milliseconds of a run in kernels, where that is measured.
+    pub kernels: Option<Kernels>,
+}
+
+/// Milliseconds of a run in kernels.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Kernels {
+    /// In those that are no products of matrices, convolutions or attention.
+    pub other: f64,
+    /// In all.
+    pub all: f64,
 }
 
 /// Times, memory, and what was asked for.
@@ -33,6 +44,15 @@ pub fn all(figures: &[Figure], threads: &[usize]) -> String {
                 "\n## Peak memory in MB, threads: {threads}\n\nIn brackets our share of it: smaller is better.\n"
             );
             text += &table(&of_threads, |figure| Some(figure.memory? / 1e6), |theirs, ours| ours / theirs);
+        }
+        if of_threads.iter().any(|figure| figure.kernels.is_some()) {
+            text += &format!(
+                "\n## Milliseconds in kernels that are no products, threads: {threads}\n\nOf a step, by the clock; products are \
+                 those of matrices, convolutions and attention. In brackets our share: smaller is better.\n"
+            );
+            text += &table(&of_threads, |figure| Some(figure.kernels?.other), |theirs, ours| ours / theirs);
+            text += &format!("\n## Milliseconds in all kernels, threads: {threads}\n");
+            text += &table(&of_threads, |figure| Some(figure.kernels?.all), |theirs, ours| ours / theirs);
         }
     }
     text += "\n## What was asked for\n\n| work | of | against | threads | cases | geometric mean | worst | asked | |\n|---|---|---|---|---|---|---|---|---|\n";
@@ -89,13 +109,14 @@ fn ratios(bar: &Bar, figures: &[Figure], threads: usize) -> Vec<f64> {
         match bar.measure {
             Measure::Speed => Some(found.milliseconds),
             Measure::Memory => found.memory,
+            Measure::Other => Some(found.kernels?.other),
         }
     };
     let subjects = figures
         .iter()
         .filter(|f| f.threads == threads && f.program == bar.subject && f.group.name.starts_with(bar.groups));
     let pairs = subjects.filter_map(|subject| Some((of(subject.case, bar.subject)?, of(subject.case, bar.peer)?)));
-    pairs.map(|(ours, theirs)| if bar.measure == Measure::Memory { ours / theirs } else { theirs / ours }).collect()
+    pairs.map(|(ours, theirs)| if bar.measure.is_share() { ours / theirs } else { theirs / ours }).collect()
 }
 
 /// A line of the last table; none where nothing was measured.
@@ -105,17 +126,21 @@ fn verdict(bar: &Bar, figures: &[Figure], threads: usize) -> String {
         return String::new();
     }
     let mean = (ratios.iter().map(|ratio| ratio.ln()).sum::<f64>() / ratios.len() as f64).exp();
-    let memory = bar.measure == Measure::Memory;
-    let worst = ratios.iter().copied().fold(f64::NAN, |a, b| if memory { a.max(b) } else { a.min(b) });
-    let reached = |value: f64, asked: f64| if memory { value <= asked } else { value >= asked };
+    let share = bar.measure.is_share();
+    let worst = ratios.iter().copied().fold(f64::NAN, |a, b| if share { a.max(b) } else { a.min(b) });
+    let reached = |value: f64, asked: f64| if share { value <= asked } else { value >= asked };
     let met = reached(mean, bar.mean) && bar.each.is_none_or(|each| reached(worst, each));
-    let sign = if memory { "≤" } else { "≥" };
+    let sign = if share { "≤" } else { "≥" };
     let asked = match bar.each {
         Some(each) if each == bar.mean => format!("each {sign} {each}"),
         Some(each) => format!("{sign} {}, each {sign} {each}", bar.mean),
         None => format!("{sign} {}", bar.mean),
     };
-    let what = if memory { "peak memory" } else { "speed" };
+    let what = match bar.measure {
+        Measure::Speed => "speed",
+        Measure::Memory => "peak memory",
+        Measure::Other => "time in kernels that are no products",
+    };
     format!(
         "| {}: {what} | {} | {} | {threads} | {} | {mean:.2} | {worst:.2} | {asked} | {} |\n",
         bar.groups,
@@ -133,7 +158,7 @@ mod tests {
 
     fn figure(group: &str, at: usize, program: Program, milliseconds: f64, memory: Option<f64>) -> Figure {
         let group = GROUPS.iter().find(|known| known.name == group).unwrap();
-        Figure { group, case: group.cases[at], threads: 1, program, milliseconds, memory }
+        Figure { group, case: group.cases[at], threads: 1, program, milliseconds, memory, kernels: None }
     }
 
     #[test]
@@ -166,6 +191,18 @@ mod tests {
             "{text}"
         );
         assert!(text.contains("| step: speed | ours | PyTorch | 1 | 1 | 1.10 | 1.10 | each ≥ 1.2 | short |"), "{text}");
+    }
+
+    #[test]
+    fn kernels_that_are_no_products_are_compared_with_the_other_mode() {
+        let with = |program, other| Figure {
+            kernels: Some(Kernels { other, all: 50.0 }),
+            ..figure("step MLP", 0, program, 60.0, None)
+        };
+        let text = all(&[with(Program::Ours, 3.0), with(Program::Never, 5.0)], &[1]);
+        assert!(text.contains("| 3.00 | 5.00 (0.60) |"), "{text}");
+        let line = "| step: time in kernels that are no products | ours | DeferNever | 1 | 1 | 0.60 | 0.60 | each ≤ 0.5 | short |";
+        assert!(text.contains(line), "{text}");
     }
 
     #[test]
