@@ -123,8 +123,8 @@ impl Backend for Noting {
         self.host.generic_in_sizes()
     }
 
-    fn supports(&self, op: &Op) -> Result<()> {
-        self.host.supports(op)
+    fn supports(&self, op: &Op, operands: &[&Type]) -> Result<()> {
+        self.host.supports(op, operands)
     }
 
     fn compile(&self, graph: &Graph, options: CompileOptions) -> Result<Arc<dyn Executable>> {
