@@ -1,9 +1,11 @@
-//! Matrix products by strides, through the `gemm` crate, or [`skinny`] where an f32 operand has few rows.
+//! Matrix products by strides: of 16-bit floats by [`panels`], of others through the `gemm` crate, or [`skinny`] where an f32
+//! operand has few rows.
 //!
 //! Operands are read where they are, transposed or not; batches run in parallel. `gemm` splits rows and columns among
 //! threads and never the sum, so results do not depend on the number of threads.
 
 use super::gemm::{At, Factor};
+use super::panels::{self, Panels};
 use super::row::isa::Isa;
 use super::skinny::{self, FEW, Skinny};
 use crate::Complex64;
@@ -26,7 +28,10 @@ pub(crate) struct Matrix {
 /// A batched product `[batch, m, k] × [batch, k, n]` into a dense result.
 #[derive(Clone, Debug)]
 pub(crate) struct Dot {
-    pub dtype: DType,
+    /// The dtype of the operands.
+    pub factors: DType,
+    /// The dtype of the result: that of the operands, or f32 of 16-bit floats.
+    pub result: DType,
     pub batch: SmallVec<[usize; 4]>,
     pub m: usize,
     pub n: usize,
@@ -73,7 +78,8 @@ pub(crate) unsafe fn run(dot: &Dot, bases: &[*mut u8], parallel: bool) {
         let shared = &shared;
         // SAFETY: passed on to the caller; products of different indices are disjoint.
         unsafe {
-            match dot.dtype {
+            match dot.factors {
+                DType::BF16 | DType::F16 => halves(dot, shared, index, if inner { threads } else { 1 }),
                 DType::F32 => match skinny(dot, shared, index) {
                     Some(few) => by_rows(dot, &few, inner),
                     None => product::<f32>(dot, shared, index, inner),
@@ -148,6 +154,31 @@ impl Whole {
     fn get(&self) -> &Skinny {
         &self.0
     }
+}
+
+/// A product of 16-bit floats, on so many threads.
+unsafe fn halves(dot: &Dot, shared: &Shared, index: usize, threads: usize) {
+    let (lhs, rhs) = skip(dot, index);
+    let bytes = |dtype: DType| dtype.bits() as usize / 8;
+    let (factor, result) = (bytes(dot.factors), bytes(dot.result));
+    let of = Panels {
+        rows: dot.m,
+        columns: dot.n,
+        depth: dot.k,
+        factors: dot.factors,
+        a: shared.1.wrapping_add(lhs * factor),
+        a_row: dot.lhs.row,
+        a_depth: dot.lhs.col,
+        b: shared.2.wrapping_add(rhs * factor),
+        b_column: dot.rhs.col,
+        b_depth: dot.rhs.row,
+        result: dot.result,
+        y: shared.0.wrapping_add(index * dot.m * dot.n * result),
+        y_row: dot.n,
+        y_column: 1,
+    };
+    // SAFETY: passed on to the caller.
+    unsafe { panels::run(&of, dot.isa, threads) };
 }
 
 unsafe fn product<T: Factor + Default>(dot: &Dot, shared: &Shared, index: usize, parallel: bool) {

@@ -16,6 +16,7 @@ mod copy;
 mod dot;
 mod gemm;
 pub(crate) mod kernels;
+mod panels;
 mod pool;
 mod program;
 mod row;
@@ -23,8 +24,10 @@ mod scratch;
 mod skinny;
 #[cfg(test)]
 mod tests;
+mod thread_memory;
 mod tile;
 mod trace;
+mod widen;
 
 use self::arguments::FromOutside;
 use self::buffer::HostBuffer;

@@ -5,10 +5,10 @@
 //! tasks have the pairs of one block of queries, and others again those of one block of keys. The second way computes weights
 //! twice, and is for machines with more threads than heads.
 
-use super::forward::pieces;
-use super::rows::{padded, side_by_side, with_memory};
+use super::rows::{padded, side_by_side};
 use super::weights::Slopes;
 use super::{Axes, Dense, KEYS, LANES, Lanes, Matrices, QUERIES, Run, each};
+use crate::runtime::host::thread_memory::{pieces, with_memory};
 use crate::runtime::host::tile::{COLUMNS, Product, Put};
 use std::ops::Range;
 

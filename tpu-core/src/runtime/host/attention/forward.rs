@@ -1,8 +1,9 @@
 //! The result, block of queries by block of queries.
 
-use super::rows::{padded, side_by_side, with_memory};
+use super::rows::{padded, side_by_side};
 use super::{Dense, KEYS, LANES, Lanes, QUERIES, Run, each};
 use crate::DType;
+use crate::runtime::host::thread_memory::{pieces, with_memory};
 use crate::runtime::host::tile::{COLUMNS, Product, Put};
 use half::{bf16, f16};
 
@@ -147,13 +148,4 @@ unsafe fn store(dtype: DType, numbers: &[f32], to: *mut u8, first: usize) {
         DType::F16 => store!(f16, f16::from_f32),
         _ => store!(f32, std::convert::identity),
     }
-}
-
-/// Memory cut into pieces of these sizes.
-pub(super) fn pieces<const N: usize>(mut memory: &mut [f32], sizes: [usize; N]) -> [&mut [f32]; N] {
-    sizes.map(|size| {
-        let (piece, rest) = std::mem::take(&mut memory).split_at_mut(size);
-        memory = rest;
-        piece
-    })
 }

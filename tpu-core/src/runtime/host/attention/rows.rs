@@ -5,23 +5,6 @@ use crate::DType;
 use crate::runtime::host::tile::COLUMNS;
 use half::slice::HalfFloatSliceExt;
 use half::{bf16, f16};
-use std::cell::Cell;
-
-/// Calls `body` with memory of this thread for so many numbers, on a cache line. What is in it is left from before.
-///
-/// It grows with the blocks, not with the operands, and is kept: a fresh piece for each task would cost page faults.
-pub(super) fn with_memory<R>(numbers: usize, body: impl FnOnce(&mut [f32]) -> R) -> R {
-    thread_local!(static MEMORY: Cell<Vec<f32>> = const { Cell::new(Vec::new()) });
-    const LINE: usize = 64 / size_of::<f32>();
-    let mut memory = MEMORY.take();
-    if memory.len() < numbers + LINE {
-        memory = vec![0.0; numbers + LINE];
-    }
-    let start = memory.as_ptr().align_offset(64).min(LINE);
-    let result = body(&mut memory[start..][..numbers]);
-    MEMORY.set(memory);
-    result
-}
 
 /// Rows of f32 in memory: the first element and the step from row to row.
 #[derive(Clone, Copy)]

@@ -58,18 +58,19 @@ pub(super) fn matrix_order(ty: &Type, batch: &[usize], contract: &[usize]) -> Op
 }
 
 /// A product of two views; `bases` say where the roots are.
-pub(super) fn dot(dims: &DotDims, dtype: DType, lhs: &View, rhs: &View, isa: Isa) -> Option<Dot> {
+pub(super) fn dot(dims: &DotDims, factors: DType, lhs: &View, rhs: &View, isa: Isa) -> Option<Dot> {
     let operand = |view: &View, batch: &ir::Axes, contract: &ir::Axes, left: bool| {
         let (rows, down) = joined(view, &free_axes(view.sizes.len(), batch, contract))?;
         let (_, along) = joined(view, contract)?;
         let strides: SmallVec<[usize; 4]> = batch.iter().map(|&axis| view.strides[axis]).collect();
         let (row, col) = if left { (down, along) } else { (along, down) };
-        let offset = view.offset * dtype.bits() as usize / 8;
+        let offset = view.offset * factors.bits() as usize / 8;
         Some((rows, Matrix { base: 0, offset, row, col, batch: strides }))
     };
     let (m, left) = operand(lhs, &dims.lhs_batch, &dims.lhs_contract, true)?;
     let (n, right) = operand(rhs, &dims.rhs_batch, &dims.rhs_contract, false)?;
     let k = dims.lhs_contract.iter().map(|&axis| lhs.sizes[axis]).product();
     let batch = dims.lhs_batch.iter().map(|&axis| lhs.sizes[axis]).collect();
-    Some(Dot { dtype, batch, m, n, k, lhs: left, rhs: right, out_base: 0, out_offset: 0, isa })
+    let result = dims.result;
+    Some(Dot { factors, result, batch, m, n, k, lhs: left, rhs: right, out_base: 0, out_offset: 0, isa })
 }

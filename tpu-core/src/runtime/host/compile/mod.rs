@@ -148,8 +148,8 @@ impl Compiler<'_> {
                 let node = &graph[*id];
                 let Op::DotGeneral(dims) = &node.op else { return Err(fault("a product that is none")) };
                 let [lhs, rhs] = self.context.fusion.reads(*id) else { return Err(fault("a product of one operand")) };
-                let dtype = node.types[0].dtype;
-                let dot = dot::dot(dims, dtype, lhs, rhs, self.context.isa)
+                let factors = graph.ty(node.operands[0]).dtype;
+                let dot = dot::dot(dims, factors, lhs, rhs, self.context.isa)
                     .ok_or_else(|| fault("an operand without strides"))?;
                 let memory = [self.root(lhs), self.root(rhs)];
                 Draft::Dot(Box::new(dot), memory, Value::from(*id))

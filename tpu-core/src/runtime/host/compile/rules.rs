@@ -78,6 +78,8 @@ pub(super) fn classify(graph: &Graph, id: NodeId) -> Kind {
         }
         Op::DotGeneral(dims) => match (from, dims.result) {
             (Some(DType::F32), DType::F32)
+            | (Some(DType::BF16), DType::BF16 | DType::F32)
+            | (Some(DType::F16), DType::F16 | DType::F32)
             | (Some(DType::F64), DType::F64)
             | (Some(DType::Complex64), DType::Complex64) => Kind::Dot,
             _ => Kind::Kernel,

@@ -9,7 +9,8 @@
 //! | a constant of one value in another shape is the constant of that shape | `identity` |
 //! | a reshape of a reshape is the outer one | `reshape` |
 //! | a reduction over axes of size one is a reshape; a sum, which starts from 0, is one plus 0 | `reduce` |
-//! | a 16-bit float reduces and multiplies in f32, rounded once at the end: what the ops mean here | `reduce`, `dot` |
+//! | a 16-bit float reduces in f32, rounded once at the end: what the op means here | `reduce` |
+//! | a product of 16-bit floats into f64 is one of f64: what the op means here | `dot` |
 //! | a reduction over separate runs of axes is one after the other, from the inside: what it means here | `reduce` |
 //! | a product over an axis that strides cannot reach is one of a transpose | `dot` |
 //! | a value equal by construction to another (same op, attributes, operands) is that one, unless it is `is_cheap` | `merge` |
@@ -239,22 +240,17 @@ impl Builder<'_> {
         self.merge(Op::Binary(BinaryOp::Add), smallvec![x, zero], smallvec![ty]).into()
     }
 
-    /// A product of matrices: of 16-bit floats in f32, of operands with scattered axes after a transpose.
+    /// A product of matrices: into f64 of operands in f64, of operands with scattered axes after a transpose.
     fn dot(&mut self, dims: &DotDims, mut operands: SmallVec<[Value; 3]>, ty: &Type) -> Value {
         let mut dims = dims.clone();
-        let mut wide = ty.clone();
-        if is_half(self.graph.ty(operands[0]).dtype) {
-            // A result in f64 is a sum in f64.
-            let inside = if ty.dtype == DType::F64 { DType::F64 } else { DType::F32 };
-            operands = operands.iter().map(|&x| self.convert(x, inside)).collect();
-            dims.result = inside;
-            wide.dtype = inside;
+        if is_half(self.graph.ty(operands[0]).dtype) && ty.dtype == DType::F64 {
+            operands = operands.iter().map(|&x| self.convert(x, DType::F64)).collect();
         }
         for (x, batch, contract) in
             [(0, &mut dims.lhs_batch, &mut dims.lhs_contract), (1, &mut dims.rhs_batch, &mut dims.rhs_contract)]
         {
             let from = self.graph.ty(operands[x]).clone();
-            let float = matches!(from.dtype, DType::F32 | DType::F64 | DType::Complex64);
+            let float = from.dtype.is_float() && from.dtype.bits() >= 16 || from.dtype == DType::Complex64;
             let Some(order) = super::dot::matrix_order(&from, batch, contract).filter(|_| float) else { continue };
             let shape: Shape = order.iter().map(|&axis| from.shape.size(axis)).collect();
             let rank = order.len();
@@ -263,8 +259,7 @@ impl Builder<'_> {
             let turned = Type::new(from.dtype, shape);
             operands[x] = self.identity(&Op::Transpose(order), operands[x], &turned);
         }
-        let node = self.merge(Op::DotGeneral(dims.into()), operands, smallvec![wide]);
-        self.convert(node.into(), ty.dtype)
+        self.merge(Op::DotGeneral(dims.into()), operands, smallvec![ty.clone()]).into()
     }
 
     /// Whether the op reads constants and counters only, element by element: a causal mask. Merged, the one of the first
@@ -311,7 +306,7 @@ impl Builder<'_> {
     }
 }
 
-/// Whether products and reductions of this dtype are computed in f32.
+/// Whether it is a 16-bit float, which is summed in a wider one.
 fn is_half(dtype: DType) -> bool {
     matches!(dtype, DType::BF16 | DType::F16)
 }

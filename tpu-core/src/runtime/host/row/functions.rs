@@ -436,13 +436,13 @@ pub(crate) fn convert(isa: Isa, from: Cell, to: Cell) -> Option<Kernel> {
 
 /// The exact f32 of bf16 bits.
 #[inline(always)]
-fn widen_bf16(x: u16) -> f32 {
+pub(crate) fn widen_bf16(x: u16) -> f32 {
     f32::from_bits(u32::from(x) << 16)
 }
 
 /// The nearest bf16, ties to even; NaN stays NaN.
 #[inline(always)]
-fn narrow_bf16(x: f32) -> u16 {
+pub(crate) fn narrow_bf16(x: f32) -> u16 {
     let bits = x.to_bits();
     let rounded = (bits.wrapping_add(0x7fff + ((bits >> 16) & 1)) >> 16) as u16;
     if x.is_nan() { (bits >> 16) as u16 | 0x40 } else { rounded }
@@ -450,7 +450,7 @@ fn narrow_bf16(x: f32) -> u16 {
 
 /// The exact f32 of f16 bits, without branches: the exponent is moved by a product, which is exact for denormals too.
 #[inline(always)]
-fn widen_f16(x: u16) -> f32 {
+pub(crate) fn widen_f16(x: u16) -> f32 {
     let magnitude = u32::from(x & 0x7fff) << 13;
     // 2^112: what the exponents' biases differ by.
     let scaled = f32::from_bits(magnitude) * f32::from_bits(0x7780_0000);
@@ -461,7 +461,7 @@ fn widen_f16(x: u16) -> f32 {
 
 /// The nearest f16, ties to even; overflow gives infinity, NaN stays NaN.
 #[inline(always)]
-fn narrow_f16(x: f32) -> u16 {
+pub(crate) fn narrow_f16(x: f32) -> u16 {
     let bits = x.to_bits();
     let sign = ((bits >> 16) & 0x8000) as u16;
     let magnitude = f32::from_bits(bits & 0x7fff_ffff);
@@ -522,6 +522,10 @@ macro_rules! float_folds {
     )*};
 }
 float_folds!(f32, f64);
+/// Of positions: the first index that is out of range.
+impl Fold<i32> for MinI {
+    const IDENTITY: i32 = i32::MAX;
+}
 
 /// The loops of a reduction; `None` when row programs leave it to the plain kernels.
 pub(crate) fn fold(isa: Isa, kind: Reducer, cell: Cell) -> Option<FoldKernels> {
@@ -534,6 +538,7 @@ pub(crate) fn fold(isa: Isa, kind: Reducer, cell: Cell) -> Option<FoldKernels> {
         (Cell::F64, Reducer::Product) => Some(fold_kernels::<f64, MulF>(isa)),
         (Cell::F64, Reducer::Max) => Some(fold_kernels::<f64, MaxF>(isa)),
         (Cell::F64, Reducer::Min) => Some(fold_kernels::<f64, MinF>(isa)),
+        (Cell::I32, Reducer::Min) => Some(fold_kernels::<i32, MinI>(isa)),
         _ => None,
     }
 }
