@@ -181,12 +181,15 @@ impl Tensor {
             true => low.bitwise_or(&plain.ge(size)?)?,
             false => low,
         };
-        // Positions beyond i32 are reported as the last that fits.
-        let count = self.elements().min(i32::MAX as usize) as i32;
         let flat = bad.reshape(self.elements())?;
-        let positions = Self::iota_on(self.device(), self.elements(), 0, DType::I64)?.minimum(count as i64)?;
-        let first = flat.select(&positions, i64::MAX)?.min_all()?;
-        let none = first.eq(i64::MAX)?;
+        let positions = |dtype| Self::iota_on(self.device(), self.elements(), 0, dtype);
+        let (positions, beyond) = match i32::try_from(self.elements()) {
+            Ok(_) => (positions(DType::I32)?, i64::from(i32::MAX)),
+            // Positions beyond i32 are reported as the last that fits.
+            Err(_) => (positions(DType::I64)?.minimum(i64::from(i32::MAX))?, i64::MAX),
+        };
+        let first = flat.select(&positions, beyond)?.min_all()?;
+        let none = first.eq(beyond)?;
         Ok(Some(none.select(-1i64, &first)?.to_dtype(DType::I32)?))
     }
 

@@ -199,7 +199,9 @@ impl Builder<'_> {
         let kept = |axis: usize| !axes.contains(&axis) && shape.size(axis) != 1;
         // Whether the reduced axes are neighbours, axes of size one aside.
         let one_run = long.windows(2).all(|pair| (pair[0]..pair[1]).all(|axis| !kept(axis)));
-        let whole = empty || one_run || !ty.dtype.is_float();
+        // What fusion takes: floats, and the smallest of positions.
+        let fused = ty.dtype.is_float() || (ty.dtype, kind) == (DType::I32, Reducer::Min);
+        let whole = empty || one_run || !fused;
         let half = is_half(ty.dtype);
         let dtype = if half { DType::F32 } else { ty.dtype };
         let mut value = if half { self.convert(x, dtype) } else { x };

@@ -90,18 +90,25 @@ pub(super) fn cumulative(
     let shape = around(x.sizes(), axis);
     match (dtype, kind) {
         (DType::F32, Reducer::Sum) => {
-            running(x.cells::<f32>()?, y.cells()?, shape, reverse, memory, 0f64, f64::from, |a, b| a + b, |a| a as f32)
+            let sum = |a: f64, x: f32| a + f64::from(x);
+            running(x.cells::<f32>()?, y.cells()?, shape, reverse, memory, 0f64, sum, |a| a as f32)
         }
         (DType::F32, Reducer::Product) => {
-            running(x.cells::<f32>()?, y.cells()?, shape, reverse, memory, 1f64, f64::from, |a, b| a * b, |a| a as f32)
+            let product = |a: f64, x: f32| a * f64::from(x);
+            running(x.cells::<f32>()?, y.cells()?, shape, reverse, memory, 1f64, product, |a| a as f32)
         }
         _ => with_number!(dtype, T => {
             let combine = <T as Cell>::Wide::reducer::<T>(kind).ok_or_else(|| refused("cumulative", dtype))?;
             let (x, y) = (x.cells::<T>()?, y.cells::<T>()?);
-            running(x, y, shape, reverse, memory, combine.identity, T::widen, combine.apply, T::narrow)
+            let apply = |a, x: T| (combine.apply)(a, x.widen());
+            running(x, y, shape, reverse, memory, combine.identity, apply, T::narrow)
         }, Err(refused("cumulative", dtype))),
     }
 }
+
+/// Lines that are gone through together: each result waits for the one before it in its own line only. Lines whose length is a
+/// power of two share places of the cache, so they are few.
+const TOGETHER: usize = 2;
 
 fn running<T: Cell, A: Copy + Send + Sync>(
     x: &[T],
@@ -110,26 +117,61 @@ fn running<T: Cell, A: Copy + Send + Sync>(
     reverse: bool,
     memory: Memory<'_>,
     identity: A,
-    widen: fn(T) -> A,
-    apply: fn(A, A) -> A,
-    narrow: fn(A) -> T,
+    apply: impl Fn(A, T) -> A + Sync,
+    narrow: impl Fn(A) -> T + Sync,
 ) -> Result<()> {
     let slab = n * after;
     if slab == 0 {
         return Ok(());
     }
     split::try_parts(y, slab, 2.0, |first, part| {
+        let x = &x[first..first + part.len()];
+        if after == 1 {
+            let whole = part.len() / (TOGETHER * n) * TOGETHER * n;
+            let (together, rest) = part.split_at_mut(whole);
+            for (y, x) in together.chunks_exact_mut(TOGETHER * n).zip(x.chunks_exact(TOGETHER * n)) {
+                lines::<T, A, TOGETHER>(x, y, reverse, identity, &apply, &narrow);
+            }
+            for (y, x) in rest.chunks_exact_mut(n).zip(x[whole..].chunks_exact(n)) {
+                lines::<T, A, 1>(x, y, reverse, identity, &apply, &narrow);
+            }
+            return Ok(());
+        }
         let mut acc = memory.filled(after, identity)?;
-        for (y, x) in part.chunks_exact_mut(slab).zip(x[first..].chunks_exact(slab)) {
+        for (y, x) in part.chunks_exact_mut(slab).zip(x.chunks_exact(slab)) {
             acc.fill(identity);
             for step in 0..n {
                 let at = if reverse { n - 1 - step } else { step } * after;
                 for ((acc, x), y) in acc.iter_mut().zip(&x[at..at + after]).zip(&mut y[at..at + after]) {
-                    *acc = apply(*acc, widen(*x));
+                    *acc = apply(*acc, *x);
                     *y = narrow(*acc);
                 }
             }
         }
         Ok(())
     })
+}
+
+/// `N` lines of adjacent elements.
+#[inline(always)]
+fn lines<T: Cell, A: Copy, const N: usize>(
+    x: &[T],
+    y: &mut [T],
+    reverse: bool,
+    identity: A,
+    apply: &impl Fn(A, T) -> A,
+    narrow: &impl Fn(A) -> T,
+) {
+    let n = x.len() / N;
+    let from: [&[T]; N] = std::array::from_fn(|line| &x[line * n..][..n]);
+    let mut lines = y.chunks_exact_mut(n);
+    let to: [&mut [T]; N] = std::array::from_fn(|_| lines.next().unwrap_or_default());
+    let mut acc = [identity; N];
+    for step in 0..n {
+        let at = if reverse { n - 1 - step } else { step };
+        for line in 0..N {
+            acc[line] = apply(acc[line], from[line][at]);
+            to[line][at] = narrow(acc[line]);
+        }
+    }
 }

@@ -18,12 +18,14 @@ mod elementwise;
 mod fft;
 mod frame;
 mod gather;
+mod index;
 mod linalg;
 mod movement;
 mod phase;
 mod random;
 mod reduce;
 mod scatter;
+mod selection;
 mod sort;
 mod source;
 mod split;
@@ -183,7 +185,7 @@ pub(crate) fn cost(op: &Op, operand: Option<&Type>) -> f64 {
 pub(crate) fn planned_bytes(op: &Op, operands: &[&Type], result: &Type) -> usize {
     match op {
         Op::Gather(dims) => gather::gather_bytes(dims, operands[1].shape.sizes(), result),
-        Op::Scatter(dims) => scatter::scatter_bytes(dims, operands[1].shape.sizes()),
+        Op::Scatter(dims) => scatter::scatter_bytes(dims, operands[1].shape.sizes(), operands[2].shape.rank()),
         _ => 0,
     }
 }
@@ -292,7 +294,7 @@ pub(crate) fn run(op: &Op, inputs: &[Operand<'_>], outputs: &mut [Target<'_>], m
             window::reduce_window(*kind, window, x, results::<1>(op, outputs)?, memory)
         }
         Op::SelectAndScatter { select, window } => {
-            window::select_and_scatter(*select, window, operands(op, inputs)?, results::<1>(op, outputs)?, memory)
+            selection::select_and_scatter(*select, window, operands(op, inputs)?, results::<1>(op, outputs)?, memory)
         }
         Op::Cumulative { kind, axis, reverse } => {
             let [x] = operands(op, inputs)?;

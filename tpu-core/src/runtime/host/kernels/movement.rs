@@ -3,7 +3,7 @@
 use super::strided::{self, View};
 use super::{Operand, Target, split};
 use crate::ir::{Axes, Op};
-use crate::{Result, bail, ensure};
+use crate::{DType, Result, bail, ensure};
 use bytemuck::Pod;
 
 /// Runs `$body` with `$T` standing for the unsigned integer as wide as an element of `$dtype`.
@@ -86,26 +86,29 @@ fn gather(x: &Operand<'_>, y: &mut Target<'_>, view: &View) -> Result<()> {
     Ok(())
 }
 
-/// Writes all elements as indices; unsigned values beyond `i64` become its largest.
-pub(super) fn read_indices(x: &Operand<'_>, out: &mut [i64]) -> Result<()> {
-    use crate::DType;
-    fn all<T: Pod>(x: &Operand<'_>, out: &mut [i64], widen: impl Fn(T) -> i64) -> Result<()> {
-        for (out, &v) in out.iter_mut().zip(x.cells::<T>()?) {
-            *out = widen(v);
+/// Reads elements of an index array, from one on and so far apart, as `i64`; unsigned values beyond it become its largest.
+pub(super) type IndexReader = fn(&[u8], usize, usize, &mut [i64]);
+
+/// How indices of a dtype are read.
+pub(super) fn index_reader(dtype: DType) -> Result<IndexReader> {
+    fn all<T: Pod>(bytes: &[u8], first: usize, step: usize, out: &mut [i64], widen: impl Fn(T) -> i64) {
+        let from = &bytemuck::cast_slice::<u8, T>(bytes)[first..];
+        match step {
+            1 => out.iter_mut().zip(from).for_each(|(out, &v)| *out = widen(v)),
+            _ => out.iter_mut().enumerate().for_each(|(i, out)| *out = widen(from[i * step])),
         }
-        Ok(())
     }
-    match x.ty.dtype {
-        DType::U8 => all::<u8>(x, out, i64::from),
-        DType::U16 => all::<u16>(x, out, i64::from),
-        DType::U32 => all::<u32>(x, out, i64::from),
-        DType::U64 => all::<u64>(x, out, |v| i64::try_from(v).unwrap_or(i64::MAX)),
-        DType::I8 => all::<i8>(x, out, i64::from),
-        DType::I16 => all::<i16>(x, out, i64::from),
-        DType::I32 => all::<i32>(x, out, i64::from),
-        DType::I64 => all::<i64>(x, out, |v| v),
+    Ok(match dtype {
+        DType::U8 => |x, first, step, out| all::<u8>(x, first, step, out, i64::from),
+        DType::U16 => |x, first, step, out| all::<u16>(x, first, step, out, i64::from),
+        DType::U32 => |x, first, step, out| all::<u32>(x, first, step, out, i64::from),
+        DType::U64 => |x, first, step, out| all::<u64>(x, first, step, out, |v| v.min(i64::MAX as u64) as i64),
+        DType::I8 => |x, first, step, out| all::<i8>(x, first, step, out, i64::from),
+        DType::I16 => |x, first, step, out| all::<i16>(x, first, step, out, i64::from),
+        DType::I32 => |x, first, step, out| all::<i32>(x, first, step, out, i64::from),
+        DType::I64 => |x, first, step, out| all::<i64>(x, first, step, out, |v| v),
         other => bail!(Internal, "host kernel", "requires integer indices, got {other}"),
-    }
+    })
 }
 
 /// Where a window of `sizes` starts in an array of `bounds`: each start clamped so that the window fits.
@@ -116,7 +119,7 @@ fn clamped_start(op: &Op, starts: &[Operand<'_>], bounds: &[usize], sizes: &[usi
         let scalar = starts[axis].ty.shape.rank() == 0;
         ensure!(scalar, Internal, op.name(), "requires scalar starts, got {}", starts[axis].ty);
         let mut start = [0];
-        read_indices(&starts[axis], &mut start)?;
+        index_reader(starts[axis].ty.dtype)?(starts[axis].bytes, 0, 1, &mut start);
         Ok(start[0].clamp(0, room as i64) as usize)
     };
     (0..bounds.len()).map(clamp).collect()

@@ -10,6 +10,11 @@ use rayon::prelude::*;
 /// Nanoseconds of work from which splitting pays.
 const WORTH_SPLITTING: f64 = 100_000.0;
 
+/// Threads that share work: those of the device's pool, inside it.
+pub(super) fn threads() -> usize {
+    if rayon::current_thread_index().is_some() { rayon::current_num_threads() } else { 1 }
+}
+
 /// Calls `body(first, part)` on consecutive parts of `target`, of whole multiples of `unit` elements (the last takes
 /// what is left), possibly in parallel. `cost` is the estimated time of one element in nanoseconds.
 pub(super) fn parts<T: Pod + Send + Sync>(
@@ -50,7 +55,7 @@ fn bytes(
     let elements = target.len() / width;
     let work = elements as f64 * cost;
     let unit = unit.max(1);
-    let threads = rayon::current_num_threads();
+    let threads = threads();
     if work < WORTH_SPLITTING || threads == 1 || elements <= unit {
         return body(0, target);
     }
@@ -75,7 +80,7 @@ pub(super) fn matrices<A: Send, B: Send, C: Send>(
     if count == 0 {
         return Ok(());
     }
-    let together = match rayon::current_num_threads() {
+    let together = match threads() {
         1 => count,
         _ => ((WORTH_SPLITTING / 2.0 / cost.max(1.0)).ceil() as usize).clamp(1, count),
     };

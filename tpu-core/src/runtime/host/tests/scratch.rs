@@ -64,13 +64,14 @@ fn columns() -> Op {
     }))
 }
 
+/// Updates of columns by numbers, which lie apart in the updates.
 fn scatter() -> Op {
     Op::Scatter(Arc::new(ScatterDims {
-        update_window_dims: Axes::new(),
-        inserted_window_dims: smallvec![0],
+        update_window_dims: smallvec![0],
+        inserted_window_dims: smallvec![1],
         input_batching_dims: Axes::new(),
         scatter_indices_batching_dims: Axes::new(),
-        scatter_dims_to_operand_dims: smallvec![0],
+        scatter_dims_to_operand_dims: smallvec![1],
         index_vector_dim: 1,
         indices_are_sorted: false,
         unique_indices: false,
@@ -112,9 +113,9 @@ fn greedy() -> Vec<(&'static str, Op, Vec<Type>, usize)> {
         ("sort", Op::Sort { axis: 0, descending: false, stable: true }, vec![f32s(&[9000])], (4 + 8) * 9000),
         // A block of entries, and what is kept of four and of the next one: no whole row.
         ("top_k", Op::TopK { k: 3, largest: true }, vec![f32s(&[2, 9000])], 8 * 6 * 1024),
-        // Indices as i64 and starts; of gather the slices, too, one after the other.
-        ("gather", columns(), vec![f32s(&[100, 7]), ty(DType::I32, &[60])], 16 * 60 + 4 * 100 * 60),
-        ("scatter", scatter(), vec![f32s(&[10]), ty(DType::I32, &[5000]), f32s(&[5000])], 16 * 5000),
+        // Where slices start, if they are not gone through one after the other.
+        ("gather", columns(), vec![f32s(&[100, 7]), ty(DType::I32, &[60])], 8 * 60),
+        ("scatter", scatter(), vec![f32s(&[2, 10]), ty(DType::I32, &[5000]), f32s(&[2, 5000])], 8 * 5000),
         // A row of partial sums in f64.
         (
             "cumulative",
@@ -122,7 +123,8 @@ fn greedy() -> Vec<(&'static str, Op, Vec<Type>, usize)> {
             vec![f32s(&[2, 9000])],
             8 * 9000,
         ),
-        ("select_and_scatter", pooling(), vec![f32s(&[8000]), f32s(&[2000])], 4 * 8000),
+        // Sums of 16-bit floats.
+        ("select_and_scatter", pooling(), vec![ty(DType::BF16, &[8000]), ty(DType::BF16, &[2000])], 4 * 8000),
         // In double precision.
         ("cholesky", Op::Cholesky { lower: true }, vec![f32s(&[80, 80])], 8 * 80 * 80),
         ("triangular_solve", solve, vec![f32s(&[80, 80]), f32s(&[80, 90])], 8 * 80 * 90),
@@ -164,7 +166,7 @@ fn gathers_and_scatters_keep_no_update_from_donated_memory() {
     for op in [columns(), scatter()] {
         let types = match op {
             Op::Gather(_) => vec![f32s(&[100, 7]), ty(DType::I32, &[60])],
-            _ => vec![f32s(&[10]), ty(DType::I32, &[5000]), f32s(&[5000])],
+            _ => vec![f32s(&[2, 10]), ty(DType::I32, &[5000]), f32s(&[2, 5000])],
         };
         // The update stands first, so the kernel runs when the parameter is written.
         let mut graph = Graph::new();

@@ -90,7 +90,7 @@ pub(super) fn run<A: Accumulator>(
     };
     let (features, positions) = (geometry.features(), geometry.positions());
     // Parts are whole images if there are enough, else some features of an image: patches are packed for each part anew.
-    let threads = rayon::current_num_threads();
+    let threads = split::threads();
     let rows = match geometry.batch >= 2 * threads {
         true => features,
         false => features.div_ceil(threads).next_multiple_of(ROWS).min(features),

@@ -3,6 +3,7 @@
 
 mod convolutions;
 mod examples;
+mod indexing;
 mod random_programs;
 mod samples;
 mod threads;

@@ -1,8 +1,13 @@
 //! Windows as pooling has them, over lines longer than a register, with values that no order places.
 
-use super::{Random, assert_agrees};
+use super::super::selection::select_and_scatter_on;
+use super::{Array, Memory, Random, assert_agrees};
 use crate::DType;
 use crate::ir::{Extreme, Op, Reducer, Type, Window, infer};
+use crate::runtime::host::kernels::{Operand, Target};
+use crate::runtime::host::pool::Pool;
+use crate::runtime::host::row::isa::Isa;
+use crate::runtime::host::scratch;
 use smallvec::{SmallVec, smallvec};
 use std::sync::Arc;
 
@@ -69,6 +74,18 @@ fn windows_along_the_first_axes_agree_with_the_reference() {
     }
 }
 
+/// What is selected and added with the loops of one instruction set.
+fn selected(isa: Isa, select: Extreme, window: &Window, inputs: &[Array; 2]) -> Vec<u8> {
+    let memory = inputs.each_ref().map(|x| Memory::of(x.bytes()));
+    let [x, source] = [0, 1].map(|at| Operand { ty: inputs[at].ty(), bytes: memory[at].bytes() });
+    let mut output = Memory::new(x.bytes.len());
+    let mut target = Target { ty: x.ty, bytes: output.bytes_mut() };
+    let (pool, piece) = (Arc::new(Pool::new(None)), scratch::Piece::none());
+    let memory = scratch::Memory::new(&pool, &piece);
+    select_and_scatter_on(isa, select, window, [&x, &source], &mut target, memory).expect("a kernel");
+    output.bytes().to_vec()
+}
+
 #[test]
 fn the_first_extreme_of_a_window_is_selected_whatever_the_values() {
     let mut random = Random(7);
@@ -86,9 +103,13 @@ fn the_first_extreme_of_a_window_is_selected_whatever_the_values() {
                 let source: SmallVec<[Type; 1]> =
                     infer::infer(&windows, &[&x], &crate::ir::Graph::new()).expect("windows").into_iter().collect();
                 // NaN, infinities, both zeros and equal values are among the operand's; what is added is moderate.
-                let [x, source] =
-                    [(x, true), (source[0].clone(), false)].map(|(ty, special)| random.array(&ty, special));
-                assert_agrees("selection", &op, &[x, source]);
+                let inputs = [(x, true), (source[0].clone(), false)].map(|(ty, special)| random.array(&ty, special));
+                assert_agrees("selection", &op, &inputs);
+                let [first, more @ ..] = [Isa::Portable, Isa::Avx2, Isa::Avx512]
+                    .map(|isa| (isa <= Isa::available()).then(|| selected(isa, *select, &window, &inputs)));
+                for level in more.into_iter().flatten() {
+                    assert!(Some(level) == first, "{dtype}, {window:?}: levels differ");
+                }
             }
         }
     }

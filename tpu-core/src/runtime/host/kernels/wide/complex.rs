@@ -91,4 +91,8 @@ impl Wide for Complex64 {
     fn is_nan(self) -> bool {
         self.re.is_nan() || self.im.is_nan()
     }
+
+    fn plus(self, x: Self) -> Self {
+        self + x
+    }
 }

@@ -49,4 +49,8 @@ impl Wide for Flag {
     fn is_nan(self) -> bool {
         false
     }
+
+    fn plus(self, x: Self) -> Self {
+        Self::new(self.get() | x.get())
+    }
 }

@@ -76,6 +76,11 @@ macro_rules! float {
             fn is_nan(self) -> bool {
                 $t::is_nan(self)
             }
+
+            #[inline(always)]
+            fn plus(self, x: Self) -> Self {
+                self + x
+            }
         }
     )*};
 }

@@ -115,6 +115,10 @@ macro_rules! integer {
             fn is_nan(self) -> bool {
                 false
             }
+
+            fn plus(self, x: Self) -> Self {
+                self.wrapping_add(x)
+            }
         }
     )*};
 }

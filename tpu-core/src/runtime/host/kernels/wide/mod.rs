@@ -33,6 +33,9 @@ pub(super) trait Wide: Copy + Send + Sync + PartialEq + 'static {
 
     /// NaN, which no order places between numbers.
     fn is_nan(self) -> bool;
+
+    /// The sum, as a reducer combines.
+    fn plus(self, x: Self) -> Self;
 }
 
 /// A reducer for elements of type `T`.
@@ -47,6 +50,8 @@ pub(super) struct Combine<T: Cell> {
     pub fold_into: fn(&mut [T::Wide], &[T]),
     /// Elements of a row, each into its own element, rounded every time.
     pub merge: fn(&mut [T], &[T]),
+    /// The same, each into the element at its place, less a number; those outside are left out.
+    pub merge_at: fn(&mut [T], &[isize], isize, &[T]),
 }
 
 impl<T: Cell> Clone for Combine<T> {
@@ -170,6 +175,14 @@ macro_rules! reducer {
                 for (acc, x) in acc.iter_mut().zip(x) {
                     let ($x, $y) = (acc.widen(), x.widen());
                     *acc = T::narrow($e);
+                }
+            },
+            merge_at: |all, places, first, x| {
+                for (place, x) in places.iter().zip(x) {
+                    if let Some(acc) = all.get_mut((place - first) as usize) {
+                        let ($x, $y) = (acc.widen(), x.widen());
+                        *acc = T::narrow($e);
+                    }
                 }
             },
         }
