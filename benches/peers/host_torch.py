@@ -4,6 +4,7 @@ import torch
 import torch.nn.functional as F
 
 import measure
+import torch_kernels  # registers its cases
 import torch_training
 
 ARGS = measure.arguments(__doc__, compile="compile with Inductor")
@@ -36,7 +37,15 @@ def matmul(p):
         return made.mT if lies == "t" else made
 
     a, b = operand(p["m"], p["k"], layout[0], 1), operand(p["k"], p["n"], layout[1], 2)
-    return torch.no_grad()(lambda: [a @ b])
+    then = p.get("then")
+    other = tensor((p["m"], p["n"]) if then == "residual" else (p["n"],), 3, dtype=dtype)
+    follow = {
+        None: lambda y: y,
+        "bias": lambda y: F.relu(y + other),
+        "gelu": lambda y: F.gelu(y + other, approximate="tanh"),
+        "residual": lambda y: y + other,
+    }[then]
+    return torch.no_grad()(lambda: [follow(a @ b)])
 
 
 @measure.case("chain")

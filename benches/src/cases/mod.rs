@@ -4,7 +4,9 @@
 mod attention;
 mod chain;
 mod convolution;
+mod indexing;
 mod matmul;
+mod pooling;
 mod training;
 
 use crate::measure::{self, Parameters, Work, numbers};
@@ -25,9 +27,12 @@ const KINDS: &[(&str, Kind)] = &[
     ("chain", chain::chain),
     ("convolution", convolution::convolution),
     ("gpt", training::gpt),
+    ("indexing", indexing::indexing),
     ("lstm", training::lstm),
     ("matmul", matmul::matmul),
     ("mlp", training::mlp),
+    ("order", indexing::order),
+    ("pooling", pooling::pooling),
     ("resnet", training::resnet),
 ];
 
@@ -88,6 +93,9 @@ mod tests {
     #[test]
     fn every_kind_runs() {
         assert_eq!(shapes("matmul dtype=f32 batch=2 m=3 k=4 n=5 layout=tn"), [[2, 3, 5]]);
+        for then in ["bias", "gelu", "residual"] {
+            assert_eq!(shapes(&format!("matmul dtype=f32 m=3 k=4 n=5 then={then}")), [[3, 5]]);
+        }
         assert_eq!(shapes("matmul dtype=f16 m=3 k=4 n=5 layout=nt"), [[3, 5]]);
         for op in ["gelu", "layer_norm", "softmax", "swiglu"] {
             assert_eq!(shapes(&format!("chain op={op} rows=3 columns=8")), [[3, 8]], "{op}");
@@ -101,6 +109,19 @@ mod tests {
         }
         assert_eq!(shapes("convolution pass=forward dims=1 batch=1 in=2 out=2 size=5 kernel=3"), [[1, 2, 5]]);
         assert_eq!(shapes("convolution pass=forward dims=3 batch=1 in=2 out=2 size=4 kernel=3"), [[1, 2, 4, 4, 4]]);
+        for op in ["max", "mean"] {
+            let case =
+                |pass| format!("pooling pass={pass} op={op} batch=1 channels=2 size=6 kernel=3 stride=2 padding=1");
+            assert_eq!(shapes(&case("forward")), [[1, 2, 3, 3]]);
+            assert_eq!(shapes(&case("gradients")), [[1, 2, 6, 6]]);
+        }
+        for op in ["gather", "scatter_add", "index_select", "index_add"] {
+            assert_eq!(shapes(&format!("indexing op={op} rows=3 columns=5")), [[3, 5]]);
+        }
+        for op in ["sort", "cumsum"] {
+            assert_eq!(shapes(&format!("order op={op} rows=3 columns=20")), [[3, 20]]);
+        }
+        assert_eq!(shapes("order op=topk rows=3 columns=20"), [[3, 16]]);
         assert_eq!(shapes("mlp inputs=4 width=8 outputs=3 batch=2"), [[0usize; 0]]);
         assert_eq!(shapes("gpt layers=1 width=64 heads=1 context=16 batch=1"), [[0usize; 0]]);
         assert_eq!(shapes("lstm layers=2 width=4 hidden=8 context=5 batch=2"), [[0usize; 0]]);

@@ -150,6 +150,48 @@ pub const GROUPS: &[Group] = &[
         ],
     },
     Group {
+        name: "pooling",
+        peers: &[PyTorch],
+        // Means of nine, and sums of as many gradients.
+        tolerance: F32,
+        tiny: None,
+        cases: &[
+            "pooling pass=forward op=max batch=16 channels=64 size=56 kernel=3 stride=2 padding=1",
+            "pooling pass=gradients op=max batch=16 channels=64 size=56 kernel=3 stride=2 padding=1",
+            "pooling pass=forward op=max batch=16 channels=64 size=56 kernel=2 stride=2",
+            "pooling pass=gradients op=max batch=16 channels=64 size=56 kernel=2 stride=2",
+            "pooling pass=forward op=mean batch=16 channels=64 size=56 kernel=2 stride=2",
+            "pooling pass=gradients op=mean batch=16 channels=64 size=56 kernel=2 stride=2",
+        ],
+    },
+    Group {
+        name: "indexing",
+        peers: &[PyTorch],
+        // Sums of a few numbers at a place.
+        tolerance: F32,
+        tiny: None,
+        cases: &[
+            "indexing op=gather rows=1024 columns=1024",
+            "indexing op=scatter_add rows=1024 columns=1024",
+            "indexing op=index_select rows=4096 columns=256",
+            "indexing op=index_select rows=1024 columns=1024 axis=1",
+            "indexing op=index_add rows=4096 columns=256",
+        ],
+    },
+    Group {
+        name: "order",
+        peers: &[PyTorch],
+        // Sums of 1,024 numbers, in double precision on both sides.
+        tolerance: 1e-5,
+        tiny: None,
+        cases: &[
+            "order op=sort rows=1024 columns=1024",
+            "order op=topk rows=1024 columns=1024",
+            "order op=cumsum rows=1024 columns=1024",
+            "order op=cumsum rows=1024 columns=1024 axis=0",
+        ],
+    },
+    Group {
         name: "step MLP",
         peers: STEP_PEERS,
         tolerance: STEP,
