@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use tpu_core::ir::{Graph, Op, Type};
 use tpu_core::runtime::host::{Host, HostOptions};
 use tpu_core::runtime::{
-    Argument, Backend, Buffer, CompileOptions, Cost, Executable, KernelInfo, MemoryStats, Outcome,
+    Argument, Backend, Buffer, CompileOptions, Cost, Executable, KernelInfo, MemoryStats, Outcome, Resized,
 };
 use tpu_core::{Device, Mode, Result};
 
@@ -156,8 +156,9 @@ impl Executable for Noted {
         self.executable.run(device, arguments)
     }
 
-    fn resize(&self, graph: &Graph) -> Result<Arc<dyn Executable>> {
-        Ok(self.programs.note(self.executable.resize(graph)?))
+    fn resize(&self, graph: &Graph) -> Result<Resized> {
+        let Resized { executable, compiled } = self.executable.resize(graph)?;
+        Ok(Resized { executable: self.programs.note(executable), compiled })
     }
 
     fn cost(&self) -> Cost {

@@ -227,6 +227,30 @@ fn a_new_batch_size_is_planned_not_compiled() {
 }
 
 #[test]
+fn a_compile_for_other_sizes_names_the_fact_that_does_not_hold() {
+    let _alone = alone();
+    Device::host().unwrap().clear_program_cache();
+    let run = |rows: usize| {
+        let x = Tensor::from_vec(vec![1.0f32; 30 * rows], [30, rows]).unwrap();
+        let w = Tensor::from_vec(vec![1.0f32; 30 * 40], [30, 40]).unwrap();
+        assert_eq!(x.t().unwrap().matmul(&w).unwrap().to_vec::<f32>().unwrap(), vec![30.0; rows * 40]);
+    };
+    run(50);
+    // At most 256 results are summed in an order of their own.
+    let ((), done) = during(|| run(5));
+    assert_eq!((done.compiles, done.resizes), (1, 0), "{done}");
+    let cause = lazy::compile_causes().pop().unwrap();
+    assert!(matches!(cause, Cause::Sizes { .. }), "{cause}");
+    let fact = "256 < 2000 was true, 256 < 200 is false";
+    assert_eq!(cause.to_string(), format!("the executable for other sizes does not serve these: {fact}"));
+    // What was compiled for each answer serves all sizes with that answer.
+    for rows in [60, 4] {
+        let ((), done) = during(|| run(rows));
+        assert_eq!((done.compiles, done.resizes), (0, 1), "{rows} rows: {done}");
+    }
+}
+
+#[test]
 fn the_cause_of_a_compile_names_what_changed() {
     let _alone = alone();
     let run = |dtype: DType, cut: usize| {

@@ -1,12 +1,13 @@
 //! What of an operation goes into a program's key.
 //!
 //! A key has a structure (ops, ranks, dtypes, which sizes are equal, which are one) and, apart from it, the sizes
-//! themselves. Both are compared in full.
+//! themselves, and the constants of one value, which often follow from sizes: the divisor of a mean, the rounds of a loop. Both
+//! are compared in full.
 
 use super::{
     Attributes, Axes, ConvDims, CustomCall, DotDims, GatherDims, Graph, Op, ReplicaGroups, ScatterDims, Type, Window,
 };
-use crate::{DType, Literal};
+use crate::{DType, Literal, Shape};
 use std::sync::Arc;
 
 /// A program's identity.
@@ -16,7 +17,7 @@ pub struct Key {
     pub structure: Vec<u32>,
     /// Attributes that are compared as a whole; equal pointers are equal at once.
     pub extras: Vec<Extra>,
-    /// Each distinct size above one, in order of appearance, then the shape-valued attributes.
+    /// Each distinct size above one, the shape-valued attributes, the constants of one value.
     pub sizes: Sizes,
 }
 
@@ -27,6 +28,18 @@ pub struct Sizes {
     pub dims: Vec<usize>,
     /// Starts, limits, strides and paddings, in order of appearance.
     pub attributes: Vec<i64>,
+    /// The bits of each constant of which one element is stored, in order of appearance.
+    pub constants: Vec<u64>,
+}
+
+/// The bits of a literal of which one element is stored.
+pub(crate) fn single(literal: &Literal) -> Option<u64> {
+    let bytes = literal.bytes();
+    (bytes.len() * 8 == literal.dtype().bits() as usize).then(|| {
+        let mut bits = [0; 8];
+        bits[..bytes.len()].copy_from_slice(bytes);
+        u64::from_le_bytes(bits)
+    })
 }
 
 /// An attribute too large for a few words.
@@ -69,11 +82,12 @@ impl PartialEq for Extra {
 impl Key {
     /// Empties it, keeping its memory.
     pub fn clear(&mut self) {
-        let Self { structure, extras, sizes: Sizes { dims, attributes } } = self;
+        let Self { structure, extras, sizes: Sizes { dims, attributes, constants } } = self;
         structure.clear();
         extras.clear();
         dims.clear();
         attributes.clear();
+        constants.clear();
     }
 
     /// A number that goes into the structure.
@@ -112,15 +126,6 @@ impl Key {
         self.word(dtype as u32);
     }
 
-    fn bytes(&mut self, bytes: &[u8]) {
-        self.word(bytes.len() as u32);
-        for chunk in bytes.chunks(4) {
-            let mut word = [0; 4];
-            word[..chunk.len()].copy_from_slice(chunk);
-            self.word(u32::from_le_bytes(word));
-        }
-    }
-
     /// A whole program, for example the body of a composite.
     pub fn graph(&mut self, graph: &Graph) {
         self.word(graph.nodes.len() as u32);
@@ -146,8 +151,10 @@ impl Key {
             // The index follows from the order; type and shape are written with the result.
             Op::Parameter { .. } => {}
             // The shape of a constant of one value is that of the result: no part of the structure.
-            Op::Constant(literal) if op.is_free() => self.bytes(literal.bytes()),
-            Op::Constant(literal) => self.extras.push(Extra::Constant(literal.clone())),
+            Op::Constant(literal) => match single(literal) {
+                Some(bits) => self.sizes.constants.push(bits),
+                None => self.extras.push(Extra::Constant(literal.clone())),
+            },
             Op::Iota { axis, .. } => self.word(*axis as u32),
             Op::Unary(_) | Op::Binary(_) | Op::Compare(_) => {}
             Op::Select | Op::Clamp | Op::Complex => {}
@@ -265,6 +272,78 @@ impl Key {
 }
 
 impl Op {
+    /// The operation of the same structure and other sizes: `dim` says what each size of a shape becomes, `attribute` what each of
+    /// [`Sizes::attributes`]. What [`Key::op`] writes into the structure stays as it is.
+    pub(crate) fn map_sizes(&mut self, dim: &dyn Fn(usize) -> usize, attribute: &dyn Fn(i64) -> i64) {
+        let shape = |shape: &mut Shape| *shape = shape.sizes().iter().map(|&size| dim(size)).collect();
+        let number = |n: &mut usize| *n = attribute(*n as i64) as usize;
+        match self {
+            Self::Parameter { ty, .. } => shape(&mut ty.shape),
+            Self::Constant(literal) => {
+                // Others are in the structure as a whole.
+                let mut to = literal.shape().clone();
+                shape(&mut to);
+                if single(literal).is_some()
+                    && let Ok(resized) = Literal::repeat(literal.dtype(), to, literal.bytes())
+                {
+                    *literal = Arc::new(resized);
+                }
+            }
+            Self::Iota { shape: of, .. } | Self::BroadcastInDim { shape: of, .. } => shape(of),
+            Self::Reshape(of) | Self::RngBits(of) => shape(of),
+            Self::Slice { start, limit, strides } => {
+                [start, limit, strides].into_iter().for_each(|list| list.iter_mut().for_each(number));
+            }
+            Self::DynamicSlice { sizes } => sizes.iter_mut().for_each(|size| *size = dim(*size)),
+            Self::Pad { low, high, interior } => {
+                low.iter_mut().chain(high).for_each(|n| *n = attribute(*n));
+                interior.iter_mut().for_each(number);
+            }
+            Self::TopK { k, .. } => *k = dim(*k),
+            Self::Fft { lengths, .. } => lengths.iter_mut().for_each(number),
+            Self::CollectivePermute { channel, .. } => *channel = attribute(*channel as i64) as _,
+            Self::Unary(_)
+            | Self::Binary(_)
+            | Self::Compare(_)
+            | Self::Select
+            | Self::Clamp
+            | Self::Complex
+            | Self::Convert(_)
+            | Self::BitcastConvert(_)
+            | Self::ReducePrecision { .. }
+            | Self::Transpose(_)
+            | Self::DynamicUpdateSlice
+            | Self::Concatenate { .. }
+            | Self::Reverse(_)
+            | Self::Reduce { .. }
+            | Self::ArgReduce { .. }
+            | Self::ReduceWindow { .. }
+            | Self::SelectAndScatter { .. }
+            | Self::Cumulative { .. }
+            | Self::DotGeneral(_)
+            | Self::Convolution(_)
+            | Self::Gather(_)
+            | Self::Scatter(_)
+            | Self::Sort { .. }
+            | Self::Cholesky { .. }
+            | Self::TriangularSolve { .. }
+            | Self::Qr
+            | Self::Eigh
+            | Self::Lu
+            | Self::While { .. }
+            | Self::Case { .. }
+            | Self::AllReduce { .. }
+            | Self::AllGather { .. }
+            | Self::ReduceScatter { .. }
+            | Self::AllToAll { .. }
+            | Self::ReplicaId
+            | Self::PartitionId
+            | Self::CustomCall(_)
+            | Self::OptimizationBarrier
+            | Self::Composite { .. } => {}
+        }
+    }
+
     /// A number for the kind of operation, the same within a process.
     pub(crate) fn code(&self) -> u32 {
         let (family, member) = match self {

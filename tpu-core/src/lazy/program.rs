@@ -50,16 +50,23 @@ impl Program {
         }
         let start = Instant::now();
         let model = self.model.as_ref().and_then(|model| model.compiled());
+        let mut fact = None;
         let executable = match model {
-            Some(model) => model.resize(&self.graph),
+            Some(model) => model.resize(&self.graph).map(|resized| {
+                fact = resized.compiled;
+                resized.executable
+            }),
             None if self.locations.is_empty() => backend.compile(&self.graph, self.options),
             None => backend.compile_located(&self.graph, &self.locations, self.options),
         };
         let how = match &executable {
-            _ if model.is_some() => Made::Resized,
+            _ if model.is_some() && fact.is_none() => Made::Resized,
             Ok(executable) if executable.is_from_cache() => Made::Loaded,
             _ => Made::Compiled,
         };
+        if let Some(fact) = fact {
+            stats::cause(Cause::Sizes { fact });
+        }
         stats::made(how, start.elapsed());
         tracing::debug!(nodes = self.graph.nodes.len(), ?how, "an executable is there");
         let executable = executable?;
@@ -211,7 +218,7 @@ fn skeleton(graph: &Graph) -> u64 {
     })
 }
 
-/// Why a program was not in the cache.
+/// Why a program was not in the cache, or was compiled though one of its structure was there.
 #[derive(Clone, PartialEq, Debug)]
 #[non_exhaustive]
 pub enum Cause {
@@ -231,6 +238,11 @@ pub enum Cause {
         /// Its type now.
         to: Type,
     },
+    /// The executable of a program of the same structure does not serve these sizes, so this one was compiled from nothing.
+    Sizes {
+        /// The fact about sizes that it rests on, then and now.
+        fact: String,
+    },
     /// A program of the same operations and inputs has run; this operation's attribute or result differs.
     Attribute {
         /// The operation, by its StableHLO name.
@@ -248,6 +260,7 @@ impl fmt::Display for Cause {
             Self::Input { number, from, to } => {
                 write!(f, "shape of input {number} changed from {} to {}", from.shape, to.shape)
             }
+            Self::Sizes { fact } => write!(f, "the executable for other sizes does not serve these: {fact}"),
             Self::Attribute { op } => write!(f, "an attribute of {op} changed"),
         }
     }

@@ -70,9 +70,9 @@ pub struct Statistics {
     pub cache_hits: u64,
     /// Programs not found in the cache.
     pub cache_misses: u64,
-    /// Programs compiled.
+    /// Programs compiled from nothing.
     pub compiles: u64,
-    /// Programs planned anew for other sizes, without compiling.
+    /// Programs made for other sizes from what was compiled before, without compiling.
     pub resizes: u64,
     /// Programs loaded from a persistent [`Cache`](crate::runtime::Cache), without compiling.
     pub loads: u64,
@@ -157,7 +157,7 @@ static COUNTERS: Counters = Counters {
     cuts: [const { AtomicU64::new(0) }; Reason::ALL.len()],
 };
 
-/// The causes of the latest cache misses.
+/// The latest causes of cache misses and compiles.
 static CAUSES: Mutex<Vec<Cause>> = Mutex::new(Vec::new());
 const CAUSES_KEPT: usize = 64;
 
@@ -182,7 +182,8 @@ pub fn statistics() -> Statistics {
     }
 }
 
-/// Why the latest programs were not in the cache, oldest first; at most 64.
+/// Why the latest programs were not in the cache, oldest first, each followed by the [fact](Cause::Sizes) for which it was
+/// compiled though an executable for other sizes was there; at most 64.
 pub fn compile_causes() -> Vec<Cause> {
     CAUSES.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).clone()
 }
@@ -201,6 +202,10 @@ pub(crate) fn cache_hit() {
 }
 pub(crate) fn cache_miss(cause: Cause) {
     COUNTERS.misses.fetch_add(1, Relaxed);
+    self::cause(cause);
+}
+/// Keeps a cause among the latest.
+pub(crate) fn cause(cause: Cause) {
     tracing::debug!("program cache: {cause}");
     let mut causes = CAUSES.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
     if causes.len() == CAUSES_KEPT {

@@ -199,6 +199,16 @@ pub struct KernelInfo {
     pub inner: Vec<KernelInfo>,
 }
 
+/// What [`Executable::resize`] gives.
+#[derive(Debug)]
+pub struct Resized {
+    /// The executable for the other sizes.
+    pub executable: Arc<dyn Executable>,
+    /// Why it was compiled from nothing, if it was: the fact about sizes that the one there was rests on, and that does not hold
+    /// for the others.
+    pub compiled: Option<String>,
+}
+
 /// A compiled program.
 pub trait Executable: Send + Sync + Debug {
     /// Runs on one device and waits, as the only replica. Arguments are in the order of the program's parameters.
@@ -219,9 +229,11 @@ pub trait Executable: Send + Sync + Debug {
         Err(Error::new(ErrorKind::Unsupported, "a program", "is not one for several devices"))
     }
 
-    /// The same program structure for the sizes of `graph`. Cheap beside compiling; only for backends that are
-    /// [generic in sizes](Backend::generic_in_sizes).
-    fn resize(&self, graph: &Graph) -> Result<Arc<dyn Executable>> {
+    /// The same program structure for the sizes of `graph`: what was compiled is used again as far as it is right for these sizes
+    /// too, and the result says whether it was. Only for backends that are [generic in sizes](Backend::generic_in_sizes).
+    ///
+    /// Errors as [`Backend::compile`].
+    fn resize(&self, graph: &Graph) -> Result<Resized> {
         let _ = graph;
         Err(Error::new(ErrorKind::Internal, "resize", "is not available: the backend compiles each size by itself"))
     }

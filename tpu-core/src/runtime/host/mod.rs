@@ -31,20 +31,22 @@ mod widen;
 
 use self::arguments::FromOutside;
 use self::buffer::HostBuffer;
+use self::compile::Template;
 use self::pool::Pool;
 use self::program::{Call, Program};
 use self::row::isa::Isa;
 use self::trace::{Trace, Tracer};
 use crate::ir::{Graph, Op, Type};
 use crate::runtime::{
-    Argument, Backend, Buffer, CompileOptions, Cost, Executable, KernelInfo, MemoryStats, Outcome, check_replicas,
+    Argument, Backend, Buffer, CompileOptions, Cost, Executable, KernelInfo, MemoryStats, Outcome, Resized,
+    check_replicas,
 };
 use crate::{Error, ErrorKind, Result, ensure};
 use rayon::ThreadPool;
 use smallvec::SmallVec;
 use std::fmt;
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 /// How a [`Host`] is set up.
@@ -156,12 +158,23 @@ impl Host {
         Ok(Self(Arc::new(Inner { pools, threads, workers, isa, tracer })))
     }
 
+    fn executable(&self, graph: &Graph, mut program: Program, family: Arc<Family>) -> Arc<dyn Executable> {
+        let plan = std::mem::take(&mut program.description);
+        let trace = self.0.tracer.as_ref().and_then(|tracer| tracer.start(graph, plan, &program));
+        let parallel = program.is_parallel();
+        Arc::new(HostExecutable { program, family, host: self.clone(), parallel, trace })
+    }
+
     fn pool(&self, device: usize) -> Result<&Arc<Pool>> {
         self.0.pools.get(device).ok_or_else(|| {
             let message = format!("has devices 0 to {}, got {device}", self.0.pools.len() - 1);
             Error::new(ErrorKind::Device, "host", message)
         })
     }
+}
+
+fn check_each(graph: &Graph, replicas: usize) -> Result<()> {
+    graph.nodes.iter().try_for_each(|node| check_replicas(&node.op, replicas))
 }
 
 /// A positive number from the environment, if it is set.
@@ -200,13 +213,10 @@ impl Backend for Host {
     fn compile_replicas(&self, graph: &Graph, options: CompileOptions, replicas: usize) -> Result<Arc<dyn Executable>> {
         let devices = self.device_count();
         ensure!((1..=devices).contains(&replicas), Device, "host", "has {devices} devices, got {replicas} replicas");
-        graph.nodes.iter().try_for_each(|node| check_replicas(&node.op, replicas))?;
-        let tracer = self.0.tracer.as_ref();
-        let mut program = compile::compile(graph, options, self.0.isa, tracer.is_some())?;
-        let plan = std::mem::take(&mut program.description);
-        let trace = tracer.and_then(|tracer| tracer.start(graph, plan, &program));
-        let parallel = program.is_parallel();
-        Ok(Arc::new(HostExecutable { program, options, replicas, host: self.clone(), parallel, trace }))
+        check_each(graph, replicas)?;
+        let (template, program) = compile::compile(graph, options, self.0.isa, self.0.tracer.is_some())?;
+        let family = Arc::new(Family { options, replicas, templates: Mutex::new(vec![Arc::new(template)]) });
+        Ok(self.executable(graph, program, family))
     }
 
     fn upload(&self, device: usize, ty: &Type, bytes: &[u8]) -> Result<Arc<dyn Buffer>> {
@@ -224,11 +234,27 @@ impl Backend for Host {
     }
 }
 
+/// Templates of one program that are kept at most, each for other facts about sizes.
+const TEMPLATES: usize = 4;
+
+/// What executables of one program for different sizes share.
+struct Family {
+    options: CompileOptions,
+    replicas: usize,
+    /// The latest last.
+    templates: Mutex<Vec<Arc<Template>>>,
+}
+
+impl Family {
+    fn templates(&self) -> MutexGuard<'_, Vec<Arc<Template>>> {
+        self.templates.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
 /// A compiled program of the host.
 struct HostExecutable {
     program: Program,
-    options: CompileOptions,
-    replicas: usize,
+    family: Arc<Family>,
     host: Host,
     /// Whether some step is worth splitting.
     parallel: bool,
@@ -237,14 +263,14 @@ struct HostExecutable {
 
 impl fmt::Debug for HostExecutable {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_list().entries(&self.program.kernels).finish()
+        f.debug_list().entries(self.program.listing()).finish()
     }
 }
 
 impl HostExecutable {
     /// Runs the program with each row of arguments on the memory beside it.
     fn run_on(&self, pools: &[&Arc<Pool>], rows: &mut [&mut [Argument]]) -> Result<Vec<Outcome>> {
-        let (want, got) = (self.replicas, rows.len());
+        let (want, got) = (self.family.replicas, rows.len());
         ensure!(want == got, Device, "a program", "requires the arguments of {want} replicas, got those of {got}");
         let mut run = |threads| -> Result<Vec<Outcome>> {
             let mut arguments: SmallVec<[FromOutside<'_>; 1]> = SmallVec::new();
@@ -282,8 +308,29 @@ impl Executable for HostExecutable {
         self.run_on(&pools, &mut arguments.iter_mut().map(Vec::as_mut_slice).collect::<Vec<_>>())
     }
 
-    fn resize(&self, graph: &Graph) -> Result<Arc<dyn Executable>> {
-        self.host.compile_replicas(graph, self.options, self.replicas)
+    fn resize(&self, graph: &Graph) -> Result<Resized> {
+        let (host, family) = (&self.host, &self.family);
+        let described = host.0.tracer.is_some();
+        let known = family.templates().clone();
+        let mut compiled = None;
+        for template in known.iter().rev() {
+            match template.at(graph, described)? {
+                Ok(program) => {
+                    let executable = host.executable(graph, program, family.clone());
+                    return Ok(Resized { executable, compiled: None });
+                }
+                Err(broken) => _ = compiled.get_or_insert_with(|| broken.to_string()),
+            }
+        }
+        check_each(graph, family.replicas)?;
+        let (template, program) = compile::compile(graph, family.options, host.0.isa, described)?;
+        let mut templates = family.templates();
+        if templates.len() == TEMPLATES {
+            templates.remove(0);
+        }
+        templates.push(Arc::new(template));
+        drop(templates);
+        Ok(Resized { executable: host.executable(graph, program, family.clone()), compiled })
     }
 
     fn cost(&self) -> Cost {

@@ -259,6 +259,11 @@ impl Aligned {
         memory
     }
 
+    /// A copy of all bytes, up to the end of the last line.
+    pub fn to_vec(&self) -> Vec<u8> {
+        self.0.iter().flat_map(|line| line.0).collect()
+    }
+
     /// At least `bytes` bytes.
     pub fn reserve(&mut self, bytes: usize) -> *mut u8 {
         let lines = bytes.div_ceil(ALIGN);

@@ -76,12 +76,27 @@ pub(super) struct Batch {
     pub parallel: bool,
 }
 
+/// What a kernel is called, whatever its sizes.
+pub(super) struct KernelName {
+    pub kind: String,
+    pub ops: Vec<String>,
+    pub reads: usize,
+    pub writes: usize,
+}
+
+/// What a kernel does in one run.
+pub(super) struct Work {
+    /// Bytes of the values that it reads and writes.
+    pub bytes: f64,
+    pub flops: f64,
+}
+
 /// A compiled program.
 pub(super) struct Program {
     pub steps: Vec<Step>,
     /// Of all steps, in their order.
     pub batches: Vec<Batch>,
-    pub constants: Aligned,
+    pub constants: Arc<Aligned>,
     pub parameters: Vec<Type>,
     pub arena_bytes: usize,
     pub slots: Vec<Slot>,
@@ -89,7 +104,9 @@ pub(super) struct Program {
     pub checks: Vec<Location>,
     /// The step before which all checks are known; `None` without checks.
     pub check_end: Option<usize>,
-    pub kernels: Vec<KernelInfo>,
+    /// Of all steps.
+    pub names: Arc<[KernelName]>,
+    pub work: Vec<Work>,
     pub flops: f64,
     pub bytes: f64,
     pub peak_bytes: usize,
@@ -246,6 +263,20 @@ pub(super) struct Given {
 }
 
 impl Program {
+    /// The kernels, without those of blocks inside.
+    fn kernels(&self) -> Vec<KernelInfo> {
+        let kernel = |(name, work): (&KernelName, &Work)| KernelInfo {
+            kind: name.kind.clone(),
+            ops: name.ops.clone(),
+            reads: name.reads,
+            writes: name.writes,
+            bytes: work.bytes,
+            flops: work.flops,
+            ..KernelInfo::default()
+        };
+        self.names.iter().zip(&self.work).map(kernel).collect()
+    }
+
     /// Estimated nanoseconds on one thread.
     pub fn nanoseconds(&self) -> f64 {
         self.steps.iter().map(Step::nanoseconds).sum()
@@ -258,11 +289,11 @@ impl Program {
 
     /// The kernels, with those of blocks inside.
     pub fn listing(&self) -> Vec<KernelInfo> {
-        let list = self.kernels.iter().zip(&self.steps).map(|(kernel, step)| match step {
+        let list = self.kernels().into_iter().zip(&self.steps).map(|(kernel, step)| match step {
             Step::Control(step) => {
-                KernelInfo { inner: step.control.programs().flat_map(Self::listing).collect(), ..kernel.clone() }
+                KernelInfo { inner: step.control.programs().flat_map(Self::listing).collect(), ..kernel }
             }
-            _ => kernel.clone(),
+            _ => kernel,
         });
         list.collect()
     }

@@ -85,14 +85,6 @@ pub(crate) struct Attention {
 }
 
 impl Attention {
-    /// What tests and traces call it.
-    pub fn name(&self) -> &'static str {
-        match self.pass {
-            Pass::Forward { .. } => "attention",
-            Pass::Backward { .. } => "attention_backward",
-        }
-    }
-
     /// Multiplications and additions, those with hidden keys left out.
     pub fn flops(&self) -> f64 {
         let heads = self.lead.iter().product::<usize>() as f64;

@@ -5,11 +5,11 @@
 //! common, and perhaps the mask, gives the gradients of query, key and value. Attributes are `causal`, `scale` and `mask`.
 //! Composites of other shapes, dtypes or attributes are inlined like any other.
 
-use super::fuse::Fusion;
 use super::memory::Location;
+use super::size::{Size, Values};
 use super::view::View;
-use crate::ir::{Graph, NodeId, Op, Type};
-use crate::runtime::host::attention::{Attention, Dense, Matrices, Pass, WIDEST};
+use crate::ir::{Graph, Node, NodeId, Op, Type};
+use crate::runtime::host::attention::{Attention, Axes, Dense, Matrices, Pass, WIDEST};
 use crate::runtime::host::row::isa::Isa;
 use crate::{DType, Shape};
 use smallvec::SmallVec;
@@ -26,71 +26,75 @@ const COMMON: usize = 5;
 struct Form {
     backward: bool,
     causal: bool,
+    masked: bool,
     scale: f64,
-}
-
-impl Form {
-    /// The operand that is the mask.
-    fn mask(&self) -> usize {
-        if self.backward { BACKWARD } else { FORWARD }
-    }
 }
 
 /// Whether there is a kernel for this op.
 pub(super) fn is_known(op: &Op, operands: &[&Type], results: &[Type]) -> bool {
-    form(op, operands, results).is_some()
+    Form::of(op).is_some_and(|form| form.fits(operands, results))
 }
 
-fn form(op: &Op, operands: &[&Type], results: &[Type]) -> Option<Form> {
-    let Op::Composite { name, attributes, .. } = op else { return None };
-    let backward = match &**name {
-        "tpu.attention" => false,
-        "tpu.attention_backward" => true,
-        _ => return None,
-    };
-    let form = Form { backward, causal: attributes.flag("causal"), scale: attributes.float("scale")? };
-    let masked = attributes.flag("mask");
-    if operands.len() != form.mask() + masked as usize {
-        return None;
+impl Form {
+    fn of(op: &Op) -> Option<Self> {
+        let Op::Composite { name, attributes, .. } = op else { return None };
+        let backward = match &**name {
+            "tpu.attention" => false,
+            "tpu.attention_backward" => true,
+            _ => return None,
+        };
+        let (causal, masked) = (attributes.flag("causal"), attributes.flag("mask"));
+        Some(Self { backward, causal, masked, scale: attributes.float("scale")? })
     }
-    let [query, key, value] = [operands[0], operands[1], operands[2]];
-    let known = matches!(query.dtype, DType::F32 | DType::BF16 | DType::F16);
-    let (q, k, v) = (query.shape.sizes(), key.shape.sizes(), value.shape.sizes());
-    let rank = q.len();
-    let alike = [key, value].iter().all(|x| x.dtype == query.dtype && x.shape.rank() == rank);
-    if !known || !alike || rank < 2 || q[rank - 1] != k[rank - 1] || k[..rank - 1] != v[..rank - 1] {
-        return None;
+
+    /// The operand that is the mask.
+    fn mask(&self) -> usize {
+        if self.backward { BACKWARD } else { FORWARD }
     }
-    if rank > 2 {
-        let heads = rank - 3;
-        let divides = k[heads] > 0 && q[heads].is_multiple_of(k[heads]);
-        if q[..heads] != k[..heads] || !divides {
-            return None;
+
+    /// Whether the kernel takes operands and results of these types.
+    fn fits(&self, operands: &[&Type], results: &[Type]) -> bool {
+        if operands.len() != self.mask() + self.masked as usize {
+            return false;
         }
-    }
-    let sizes = q.iter().chain(k).chain(v);
-    if sizes.clone().any(|&size| size == 0) || q[rank - 1] > WIDEST || v[rank - 1] > WIDEST {
-        return None;
-    }
-    let with = |last: usize| -> Shape { q[..rank - 1].iter().copied().chain([last]).collect() };
-    let rows = Type::new(DType::F32, &q[..rank - 1]);
-    let out = Type::new(query.dtype, with(v[rank - 1]));
-    if masked {
-        let mask = operands[form.mask()];
-        let fits = Shape::broadcast(&mask.shape, &with(k[rank - 2])).is_some_and(|shape| shape == with(k[rank - 2]));
-        if !fits || (mask.dtype != DType::Bool && mask.dtype != query.dtype) {
-            return None;
+        let [query, key, value] = [operands[0], operands[1], operands[2]];
+        let known = matches!(query.dtype, DType::F32 | DType::BF16 | DType::F16);
+        let (q, k, v) = (query.shape.sizes(), key.shape.sizes(), value.shape.sizes());
+        let rank = q.len();
+        let alike = [key, value].iter().all(|x| x.dtype == query.dtype && x.shape.rank() == rank);
+        if !known || !alike || rank < 2 || q[rank - 1] != k[rank - 1] || k[..rank - 1] != v[..rank - 1] {
+            return false;
         }
-    }
-    let wide = |ty: &Type| Type::new(DType::F32, &ty.shape);
-    let right = match backward {
-        false => results == [out, rows],
-        true => {
-            let own = *operands[GRADIENT] == out && *operands[LOG_SUM] == rows && *operands[COMMON] == rows;
-            own && results == [wide(query), wide(key), wide(value)]
+        if q.iter().chain(k).chain(v).any(|&size| size == 0) {
+            return false;
         }
-    };
-    right.then_some(form)
+        if rank > 2 {
+            let heads = rank - 3;
+            if q[..heads] != k[..heads] || !Size::dim(q[heads]).is_multiple_of(Size::dim(k[heads])) {
+                return false;
+            }
+        }
+        if Size::dim(q[rank - 1]) > WIDEST || Size::dim(v[rank - 1]) > WIDEST {
+            return false;
+        }
+        let with = |last: usize| -> Shape { q[..rank - 1].iter().copied().chain([last]).collect() };
+        let rows = Type::new(DType::F32, &q[..rank - 1]);
+        let out = Type::new(query.dtype, with(v[rank - 1]));
+        if self.masked {
+            let mask = operands[self.mask()];
+            let wide = Shape::broadcast(&mask.shape, &with(k[rank - 2]));
+            let fits = wide.is_some_and(|shape| shape == with(k[rank - 2]));
+            if !fits || (mask.dtype != DType::Bool && mask.dtype != query.dtype) {
+                return false;
+            }
+        }
+        let wide = |ty: &Type| Type::new(DType::F32, &ty.shape);
+        if !self.backward {
+            return results == [out, rows];
+        }
+        let own = *operands[GRADIENT] == out && *operands[LOG_SUM] == rows && *operands[COMMON] == rows;
+        own && results == [wide(query), wide(key), wide(value)]
+    }
 }
 
 /// Whether an operand is read by strides rather than dense.
@@ -105,22 +109,21 @@ pub(super) fn is_strided(graph: &Graph, id: NodeId, operand: usize, view: &View)
     !(backward && (operand == LOG_SUM || operand == COMMON)) && adjacent
 }
 
-/// The attention of a node, with places still to be given.
-pub(super) fn attention(graph: &Graph, fusion: &Fusion, id: NodeId, isa: Isa) -> Option<Attention> {
-    let node = &graph[id];
-    let operands: SmallVec<[&Type; 4]> = node.operands.iter().map(|&value| graph.ty(value)).collect();
-    let form = form(&node.op, &operands, &node.types)?;
-    let views = fusion.reads(id);
-    let (q, k, v) = (operands[0].shape.sizes(), operands[1].shape.sizes(), operands[2].shape.sizes());
+/// The attention of a node that reads these views, with places still to be given.
+pub(super) fn attention(node: &Node, dtypes: &[DType], views: &[View], isa: Isa, values: &Values) -> Option<Attention> {
+    let form = Form::of(&node.op)?;
+    let views: SmallVec<[(Axes, Axes, usize); 8]> =
+        views.iter().map(|view| (values.all(&view.sizes), values.all(&view.strides), values.of(view.offset))).collect();
+    let (q, k, v) = (&views[0].0, &views[1].0, &views[2].0);
     let rank = q.len();
     let matrices = |at: usize| {
-        let (view, dtype) = (&views[at], operands[at].dtype);
+        let (_, strides, offset) = &views[at];
         // A mask has fewer axes than the scores: it is repeated along those that it lacks.
-        let steps = |back: usize| view.strides.len().checked_sub(back).map_or(0, |axis| view.strides[axis]);
+        let steps = |back: usize| strides.len().checked_sub(back).map_or(0, |axis| strides[axis]);
         Matrices {
             base: 0,
-            offset: view.offset * (dtype.bits() as usize / 8),
-            dtype,
+            offset: offset * (dtypes[at].bits() as usize / 8),
+            dtype: dtypes[at],
             lead: (0..rank - 2).map(|axis| steps(rank - axis)).collect(),
             row: steps(2),
             column: steps(1),
@@ -145,7 +148,7 @@ pub(super) fn attention(graph: &Graph, fusion: &Fusion, id: NodeId, isa: Isa) ->
         query: matrices(0),
         key: matrices(1),
         value: matrices(2),
-        mask: (operands.len() > form.mask()).then(|| matrices(form.mask())),
+        mask: form.masked.then(|| matrices(form.mask())),
         pass,
         isa,
     })

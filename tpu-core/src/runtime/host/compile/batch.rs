@@ -1,10 +1,8 @@
 //! Which neighbouring row programs may run at the same time, so that many small ones are shared among threads as one piece of
 //! work: the update of fifty parameters, the norms of fifty gradients.
 
-use super::memory::{ARENA, CONSTANTS, FIRST_ARGUMENT, Location, Plan};
-use super::{Step, Use};
-use crate::ir::Value;
-use crate::runtime::host::program::Batch;
+use super::memory::{ARENA, CONSTANTS, FIRST_ARGUMENT, Location, Number, Plan, Use};
+use crate::runtime::host::program::{Batch, Step};
 use crate::runtime::host::row::program::Cut;
 use std::collections::HashMap;
 use std::ops::Range;
@@ -35,7 +33,8 @@ pub(super) fn batches(
     steps: &[Step],
     uses: &[Use],
     plan: &Plan,
-    bytes: &dyn Fn(Value) -> usize,
+    bytes: &[usize],
+    scratch_bytes: &[usize],
     arguments: usize,
     first: usize,
 ) -> Vec<Batch> {
@@ -47,13 +46,13 @@ pub(super) fn batches(
     };
     let spans = |step: usize| {
         let uses: &Use = &uses[step];
-        let value = |(&value, written): (&Value, bool)| {
-            let at = plan.locations.get(&value).copied()?;
-            Some((base_of(at), Span { bytes: at.offset..at.offset.saturating_add(bytes(value)), written }))
+        let value = |(&value, written): (&Number, bool)| {
+            let at = plan.locations[value as usize]?;
+            Some((base_of(at), Span { bytes: at.offset..at.offset.saturating_add(bytes[value as usize]), written }))
         };
         let reads = uses.reads.iter().map(|value| (value, false));
         let values: Vec<_> = reads.chain(uses.writes.iter().map(|value| (value, true))).filter_map(value).collect();
-        let scratch = plan.scratch[step]..plan.scratch[step] + uses.scratch;
+        let scratch = plan.scratch[step]..plan.scratch[step] + scratch_bytes[step];
         let scratch = (ARENA, Span { bytes: scratch, written: true });
         values
             .into_iter()

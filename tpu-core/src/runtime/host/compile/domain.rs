@@ -1,6 +1,7 @@
 //! The domains of fusion groups: which nodes fit together.
 
 use super::rules::Kind;
+use super::size::{self, Size};
 use super::view::{Axes, View, dense_strides, refine, refine_strides};
 use crate::ir::{Graph, NodeId, Op};
 
@@ -12,14 +13,14 @@ pub(super) struct Group {
     /// Sizes of the domain's axes, none of them one: the coarsest that every node's shape is made of.
     pub shape: Axes,
     /// Elements of a row, when something is reduced.
-    pub cols: Option<usize>,
+    pub cols: Option<Size>,
     /// Rows that one column reduction covers.
-    pub fold_rows: Option<usize>,
+    pub fold_rows: Option<Size>,
 }
 
 /// The first axis of the rows' inner part: the axes after it have `cols` elements.
-pub(super) fn row_axes(shape: &[usize], cols: usize) -> Option<usize> {
-    let mut product = 1;
+pub(super) fn row_axes(shape: &[Size], cols: Size) -> Option<usize> {
+    let mut product = Size::number(1);
     let mut axis = shape.len();
     while product < cols && axis > 0 {
         axis -= 1;
@@ -29,9 +30,9 @@ pub(super) fn row_axes(shape: &[usize], cols: usize) -> Option<usize> {
 }
 
 /// Whether the view reads one element per row, each at its row.
-pub(super) fn reads_rows(view: &View, shape: &[usize], rows: usize, cols: usize) -> bool {
+pub(super) fn reads_rows(view: &View, shape: &[Size], rows: Size, cols: Size) -> bool {
     let Some(split) = row_axes(shape, cols) else { return false };
-    let elements: usize = view.sizes.iter().product();
+    let elements: Size = view.sizes.iter().product();
     if elements == rows {
         return view.is_dense();
     }
@@ -44,20 +45,20 @@ pub(super) struct Need {
     /// Its elements, or its operand's for a reduction.
     sizes: Axes,
     /// Elements of a row.
-    cols: Option<usize>,
+    cols: Option<Size>,
     /// Rows of one column reduction.
-    fold_rows: Option<usize>,
+    fold_rows: Option<Size>,
 }
 
 impl Need {
     pub fn of(graph: &Graph, id: NodeId, kind: Kind) -> Self {
         let node = &graph[id];
         let Op::Reduce { axes, .. } = &node.op else {
-            let sizes = Axes::from_slice(node.types[0].shape.sizes());
+            let sizes = size::of(&node.types[0]);
             return Self { sizes, cols: None, fold_rows: None };
         };
-        let sizes = Axes::from_slice(graph.ty(node.operands[0]).shape.sizes());
-        let reduced: usize = axes.iter().map(|&axis| sizes[axis]).product();
+        let sizes = size::of(graph.ty(node.operands[0]));
+        let reduced: Size = axes.iter().map(|&axis| sizes[axis]).product();
         match kind {
             Kind::ColumnFold => {
                 let inner = axes.last().map_or(0, |&axis| axis + 1);
@@ -72,7 +73,7 @@ impl Need {
         let whole = refine(&self.sizes, &self.sizes).unwrap_or_default();
         let shape = match self.cols {
             Some(cols) => {
-                let rows = self.sizes.iter().product::<usize>() / cols.max(1);
+                let rows = self.sizes.iter().product::<Size>() / cols.max(Size::number(1));
                 refine(&whole, &[rows, cols]).unwrap_or(whole)
             }
             None => whole,
@@ -91,18 +92,18 @@ fn same<T: PartialEq>(a: Option<T>, b: Option<T>) -> Option<Option<T>> {
 
 impl Group {
     /// Elements of the domain.
-    pub fn elements(&self) -> usize {
+    pub fn elements(&self) -> Size {
         self.shape.iter().product()
     }
 
     /// Rows of the domain, when something is reduced.
-    pub fn rows(&self) -> usize {
-        self.elements() / self.cols.unwrap_or(1)
+    pub fn rows(&self) -> Size {
+        self.cols.map_or(self.elements(), |cols| self.elements() / cols)
     }
 
     /// The domain with a node in it.
     pub fn with(&self, need: &Need) -> Option<Self> {
-        let elements: usize = need.sizes.iter().product();
+        let elements: Size = need.sizes.iter().product();
         if need.cols.is_none() && self.cols.is_some() && elements == self.rows() && elements != self.elements() {
             return self.with_rows(&need.sizes);
         }
@@ -110,7 +111,7 @@ impl Group {
     }
 
     /// The domain with a node of one element per row.
-    fn with_rows(&self, sizes: &[usize]) -> Option<Self> {
+    fn with_rows(&self, sizes: &[Size]) -> Option<Self> {
         let cols = self.cols?;
         let split = row_axes(&self.shape, cols)?;
         let mut shape = refine(&self.shape[..split], sizes)?;

@@ -10,6 +10,7 @@
 use super::assemble::is_assembly;
 use super::domain::{Group, Need, reads_rows};
 use super::rules::Kind;
+use super::size;
 use super::view::{Root, View};
 use crate::ir::{Graph, NodeId, Op, Value};
 use smallvec::{SmallVec, smallvec};
@@ -166,15 +167,15 @@ impl Fuser<'_> {
     fn add_view(&mut self, id: NodeId) {
         let node = &self.graph[id];
         let views: SmallVec<[View; 1]> = match &node.op {
-            Op::Constant(literal) => smallvec![View::constant(literal)],
-            Op::Iota { axis, dtype, shape } => smallvec![View::iota(*axis, *dtype, shape.sizes())],
+            Op::Constant(literal) => smallvec![View::constant(literal, &node.types[0])],
+            Op::Iota { axis, .. } => smallvec![View::iota(*axis, &node.types[0])],
             Op::OptimizationBarrier => node.operands.iter().map(|&v| self.views.of(self.graph, v)).collect(),
-            op => match self.views.of(self.graph, node.operands[0]).apply(op) {
+            op => match self.views.of(self.graph, node.operands[0]).apply(op, &node.types[0]) {
                 Some(view) => smallvec![view],
                 // A reshape that strides cannot express: of the operand made real.
                 None => {
                     let real = self.real(node.operands[0]);
-                    real.view.apply(op).into_iter().collect()
+                    real.view.apply(op, &node.types[0]).into_iter().collect()
                 }
             },
         };
@@ -357,7 +358,7 @@ impl Fuser<'_> {
         if self.kinds[root.node.0 as usize] == Kind::ColumnFold {
             return false;
         }
-        let full = self.graph.ty(root).shape.elements() == Some(domain.elements());
+        let full = size::elements(self.graph.ty(root)) == domain.elements();
         match (full, domain.cols) {
             (true, _) => view.is_dense(),
             (false, Some(cols)) => reads_rows(view, &domain.shape, domain.rows(), cols),

@@ -5,18 +5,20 @@
 //! of phase `p + 1` on; everything else is computed as soon as its operands are, or in the phase of its first reader if
 //! that is later.
 
-use super::assemble::is_assembly;
+use super::assemble::{Pieces, is_assembly};
 use super::constants::Constants;
 use super::domain::{Group, row_axes};
 use super::fuse::Fusion;
 use super::place;
 use super::rules::{Kind, needs_rounded};
-use super::view::{Axes, Root, View, linear, refine, refine_strides};
+use super::size::{self, Size, Values};
+use super::view::{Axes, Root, View, linear, refine, refine_strides, zeros};
 use crate::ir::{BinaryOp, Comparison, Graph, NodeId, Op, UnaryOp, Value};
+use crate::runtime::host::copy::StridedCopy;
 use crate::runtime::host::row::functions::{self, Cell};
 use crate::runtime::host::row::isa::Isa;
 use crate::runtime::host::row::loops::{FoldKernels, Kernel};
-use crate::runtime::host::row::program::{Assembly, FIRST_BUFFER, Gather, Place, RowProgram};
+use crate::runtime::host::row::program::{FIRST_BUFFER, Gather, Place};
 use crate::{DType, Literal};
 use smallvec::{SmallVec, smallvec};
 use std::collections::HashMap;
@@ -40,9 +42,17 @@ pub(super) enum Memory {
     Constant(usize),
 }
 
-/// A group as a program.
+/// A group as instructions, for any sizes with the same facts.
 pub(super) struct Lowered {
-    pub program: RowProgram,
+    pub rows: Size,
+    pub cols: Size,
+    pub fold_rows: Size,
+    /// Phases, at least one.
+    pub phases: usize,
+    pub locals: Vec<Local>,
+    pub steps: Vec<Step>,
+    pub folds: Vec<Fold>,
+    pub columns: Vec<Column>,
     /// What base `FIRST_BUFFER + i` is.
     pub buffers: Vec<Memory>,
     /// Values that it writes.
@@ -51,6 +61,61 @@ pub(super) struct Lowered {
     pub nodes: Vec<NodeId>,
     /// Pairs (written, read): the written value may take the memory of the read one.
     pub in_place: Vec<(Value, Value)>,
+    pub cost: Cost,
+}
+
+/// Estimated nanoseconds on one thread.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Cost {
+    pub per_row: f64,
+    pub per_element: f64,
+}
+
+/// Where an operand at row `r`, column `c` is: `base + offset + r row_step + c col_step`, in bytes.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Spot {
+    pub base: u32,
+    pub offset: Size,
+    pub row_step: Size,
+    pub col_step: Size,
+}
+
+impl Spot {
+    /// The place for one vector of sizes.
+    pub fn at(&self, values: &Values) -> Place {
+        let row_step = values.of(self.row_step);
+        Place {
+            base: self.base,
+            offset: values.of(self.offset),
+            row_step,
+            col_step: values.of(self.col_step),
+            stride: row_step,
+        }
+    }
+}
+
+/// A read of elements that no single stride describes, or a count.
+#[derive(Clone)]
+pub(super) struct Strided {
+    pub base: u32,
+    /// In elements.
+    offset: Size,
+    /// Sizes and strides, in elements.
+    rows: [Axes; 2],
+    cols: [Axes; 2],
+    bytes: usize,
+    pub iota: Option<DType>,
+}
+
+impl Strided {
+    /// The read for one vector of sizes.
+    pub fn at(&self, values: &Values) -> Gather {
+        let pairs = |[sizes, strides]: &[Axes; 2]| {
+            StridedCopy::axes(&values.all(sizes), &values.all(strides)).iter().copied().collect()
+        };
+        let (base, bytes, iota) = (self.base, self.bytes, self.iota);
+        Gather { base, offset: values.of(self.offset), rows: pairs(&self.rows), cols: pairs(&self.cols), bytes, iota }
+    }
 }
 
 /// A value of the group.
@@ -65,7 +130,7 @@ pub(super) struct Local {
     /// Full: the phase that computes it. Per row: the phase whose head has it.
     pub phase: usize,
     /// Where it is, if it is in memory.
-    pub place: Option<Place>,
+    pub spot: Option<Spot>,
     /// It is a 16-bit float that has not been rounded to its type.
     pub unrounded: Option<DType>,
     /// It is computed by an instruction or a reduction of the group.
@@ -76,8 +141,8 @@ pub(super) struct Local {
 #[derive(Clone)]
 pub(super) enum What {
     Loop(Kernel),
-    Gather(Gather),
-    Assembly(Box<Assembly>),
+    Gather(Box<Strided>),
+    Assembly(Box<Pieces>),
 }
 
 /// An instruction before places are known.
@@ -102,7 +167,8 @@ pub(super) struct Fold {
 pub(super) struct Column {
     pub kernels: FoldKernels,
     pub src: usize,
-    pub dst: Place,
+    /// The base of the result.
+    pub dst: u32,
     pub phase: usize,
 }
 
@@ -112,9 +178,9 @@ pub(super) struct Lowering<'a> {
     constants: &'a mut Constants,
     shape: Axes,
     split: usize,
-    pub rows: usize,
-    pub cols: usize,
-    pub fold_rows: usize,
+    pub rows: Size,
+    pub cols: Size,
+    pub fold_rows: Size,
     pub locals: Vec<Local>,
     pub steps: Vec<Step>,
     pub folds: Vec<Fold>,
@@ -122,7 +188,7 @@ pub(super) struct Lowering<'a> {
     pub buffers: Vec<Memory>,
     /// Bases of outputs.
     pub outputs: Vec<(Value, u32)>,
-    pub nanoseconds: f64,
+    pub cost: Cost,
     /// Values that the group computes.
     values: HashMap<Value, usize>,
     /// Values that it reads, and whether from their own memory.
@@ -169,7 +235,7 @@ pub(super) fn lower_view(context: &Context<'_>, constants: &mut Constants, value
 }
 
 /// The inner axes that every view of an elementwise group reads with one stride: where they start, and their elements.
-fn inner_axes(context: &Context<'_>, group: &Group) -> (usize, usize) {
+fn inner_axes(context: &Context<'_>, group: &Group) -> (usize, Size) {
     let mut split = 0;
     for &id in group.nodes.iter().filter(|&&id| !is_assembly(&context.graph[id].op)) {
         for view in context.fusion.reads(id) {
@@ -184,13 +250,7 @@ fn inner_axes(context: &Context<'_>, group: &Group) -> (usize, usize) {
 }
 
 impl<'a> Lowering<'a> {
-    fn new(
-        context: &'a Context<'a>,
-        constants: &'a mut Constants,
-        shape: Axes,
-        split: usize,
-        fold_rows: usize,
-    ) -> Self {
+    fn new(context: &'a Context<'a>, constants: &'a mut Constants, shape: Axes, split: usize, fold_rows: Size) -> Self {
         let (rows, cols) = (shape[..split].iter().product(), shape[split..].iter().product());
         Self {
             context,
@@ -206,7 +266,7 @@ impl<'a> Lowering<'a> {
             columns: Vec::new(),
             buffers: Vec::new(),
             outputs: Vec::new(),
-            nanoseconds: 0.0,
+            cost: Cost::default(),
             values: HashMap::new(),
             leaves: HashMap::new(),
             splats: HashMap::new(),
@@ -232,16 +292,7 @@ impl<'a> Lowering<'a> {
     }
 
     fn local(&mut self, cell: Cell, size: usize, full: bool, phase: usize) -> usize {
-        self.locals.push(Local {
-            size,
-            cell,
-            full,
-            scalar: false,
-            phase,
-            place: None,
-            unrounded: None,
-            computed: true,
-        });
+        self.locals.push(Local { size, cell, full, scalar: false, phase, spot: None, unrounded: None, computed: true });
         self.locals.len() - 1
     }
 
@@ -262,7 +313,7 @@ impl<'a> Lowering<'a> {
     ) -> usize {
         let phase = src.iter().map(|&x| self.locals[x].phase).max().unwrap_or(0);
         let dst = self.local(cell, size, full, phase);
-        self.nanoseconds += cost * (if full { self.rows * self.cols } else { self.rows }) as f64;
+        *(if full { &mut self.cost.per_element } else { &mut self.cost.per_row }) += cost;
         self.steps.push(Step { what, src, dst, full, phase });
         dst
     }
@@ -332,20 +383,20 @@ impl<'a> Lowering<'a> {
     /// An input of the group.
     fn leaf(&mut self, view: &View, dtype: DType) -> usize {
         let Some(cell) = Cell::loaded(dtype) else { return self.local(Cell::F32, 4, false, 0) };
-        let elements: usize = view.sizes.iter().product();
+        let elements: Size = view.sizes.iter().product();
         let whole = elements == self.rows * self.cols;
         let axes = if whole { self.shape.clone() } else { Axes::from_slice(&self.shape[..self.split]) };
-        let strides = refine_strides(view, &axes).unwrap_or_else(|| smallvec![0; axes.len()]);
+        let strides = refine_strides(view, &axes).unwrap_or_else(|| zeros(axes.len()));
         let split = self.split;
         let (row_sizes, row_strides) = (&axes[..split], &strides[..split]);
         let (col_sizes, col_strides) = (&axes[split..], &strides[split..]);
         let full = col_strides.iter().any(|&s| s != 0);
         let load = functions::load(self.context.isa, dtype);
         let bytes = dtype.bits() as usize / 8;
-        let (base, offset) = match &view.root {
-            Root::Value(root) => (self.base(Memory::Value(*root)), 0),
-            Root::Constant(literal) => (self.constant(literal), 0),
-            Root::Iota(_) => (0, 0),
+        let base = match &view.root {
+            Root::Value(root) => self.base(Memory::Value(*root)),
+            Root::Constant(literal) => self.constant(literal),
+            Root::Iota(_) => 0,
         };
         let iota = matches!(view.root, Root::Iota(_));
         // In place if one stride each way describes it.
@@ -358,26 +409,20 @@ impl<'a> Lowering<'a> {
                 let raw = self.local(cell, bytes, full, 0);
                 self.locals[raw].scalar = !full && row == 0 && self.rows > 1;
                 self.locals[raw].computed = false;
-                self.locals[raw].place = Some(Place {
-                    base,
-                    offset: offset + view.offset * bytes,
-                    row_step: row * bytes,
-                    col_step: col * bytes,
-                    stride: row * bytes,
-                });
+                let (offset, row_step, col_step) = (view.offset * bytes, row * bytes, col * bytes);
+                self.locals[raw].spot = Some(Spot { base, offset, row_step, col_step });
                 raw
             }
             None => {
-                let pairs = |sizes: &[usize], strides: &[usize]| {
-                    crate::runtime::host::copy::StridedCopy::axes(sizes, strides).iter().copied().collect()
-                };
+                let pair = |sizes: &[Size], strides: &[Size]| [Axes::from_slice(sizes), Axes::from_slice(strides)];
                 let (rows, cols) = match full {
-                    true => (pairs(row_sizes, row_strides), pairs(col_sizes, col_strides)),
-                    false => (SmallVec::new(), pairs(row_sizes, row_strides)),
+                    true => (pair(row_sizes, row_strides), pair(col_sizes, col_strides)),
+                    false => (pair(&[], &[]), pair(row_sizes, row_strides)),
                 };
                 let bytes = if iota { cell.size() } else { bytes };
-                let gather = Gather { base, offset: view.offset, rows, cols, bytes, iota: iota.then_some(dtype) };
-                let cost = if iota { 1.0 } else { 3.0 * LIGHT };
+                let iota = iota.then_some(dtype);
+                let gather = Box::new(Strided { base, offset: view.offset, rows, cols, bytes, iota });
+                let cost = if iota.is_some() { 1.0 } else { 3.0 * LIGHT };
                 self.step_at(What::Gather(gather), SmallVec::new(), cell, bytes, full, cost)
             }
         };
@@ -489,11 +534,11 @@ impl<'a> Lowering<'a> {
     fn reduce(&mut self, id: NodeId, x: usize, cell: Cell, kernels: FoldKernels) {
         let src = self.vector(x, true);
         let phase = self.locals[src].phase;
-        self.nanoseconds += LIGHT * (self.rows * self.cols) as f64;
+        self.cost.per_element += LIGHT;
         if self.context.kinds[id.0 as usize] == Kind::ColumnFold {
             let base = self.base(Memory::Value(id.into()));
             self.outputs.push((id.into(), base));
-            self.columns.push(Column { kernels, src, dst: Place { base, ..Place::default() }, phase });
+            self.columns.push(Column { kernels, src, dst: base, phase });
             return;
         }
         let dst = self.local(cell, cell.size(), false, phase + 1);
@@ -505,20 +550,20 @@ impl<'a> Lowering<'a> {
     fn output(&mut self, value: Value) {
         let ty = self.context.graph.ty(value);
         let local = self.values[&value];
-        let elements = ty.shape.elements().unwrap_or(0);
-        let full = elements == self.rows * self.cols && self.cols > 1;
+        let full = size::elements(ty) == self.rows * self.cols && self.cols > 1;
         let size = ty.dtype.bits() as usize / 8;
         let base = self.base(Memory::Value(value));
         self.outputs.push((value, base));
-        let (row_step, col_step) = if full { (self.cols * size, size) } else { (size, 0) };
-        let place = Place { base, offset: 0, row_step, col_step, stride: row_step };
+        let number = Size::number;
+        let (row_step, col_step) = if full { (self.cols * size, number(size)) } else { (number(size), number(0)) };
+        let spot = Spot { base, offset: number(0), row_step, col_step };
         let isa = self.context.isa;
         let half = matches!(ty.dtype, DType::BF16 | DType::F16);
         let source = &self.locals[local];
         let written = if half {
             let x = self.vector(local, full);
             self.step_at(What::Loop(functions::store_half(isa, ty.dtype)), smallvec![x], Cell::F32, 2, full, LIGHT)
-        } else if source.full == full && source.computed && source.place.is_none() {
+        } else if source.full == full && source.computed && source.spot.is_none() {
             local
         } else if source.full == full && !source.scalar {
             let cell = source.cell;
@@ -527,7 +572,7 @@ impl<'a> Lowering<'a> {
             let cell = source.cell;
             self.step_at(What::Loop(functions::splat(isa, cell)), smallvec![local], cell, size, full, LIGHT)
         };
-        self.locals[written].place = Some(place);
+        self.locals[written].spot = Some(spot);
     }
 }
 

@@ -1,9 +1,7 @@
 //! Where every value is: arguments, constants, results, and temporaries at planned offsets of one piece of memory.
 
-use crate::ir::Value;
 use crate::runtime::host::pool::ALIGN;
 use crate::{Error, ErrorKind, Result};
-use std::collections::HashMap;
 
 /// Number of the temporaries' memory among the bases of a run.
 pub(crate) const ARENA: u32 = 2;
@@ -19,13 +17,18 @@ pub(crate) struct Location {
     pub offset: usize,
 }
 
+/// The number of a value of a program.
+pub(super) type Number = u32;
+/// No value, no slot.
+const NONE: u32 = u32::MAX;
+
 /// What a step does with memory.
+#[derive(Default)]
 pub(super) struct Use {
-    pub reads: Vec<Value>,
-    pub writes: Vec<Value>,
-    pub scratch: usize,
+    pub reads: Vec<Number>,
+    pub writes: Vec<Number>,
     /// Pairs (written, read) that may share memory.
-    pub in_place: Vec<(Value, Value)>,
+    pub in_place: Vec<(Number, Number)>,
     /// Whether the step copies what it does not find in place.
     pub copies: bool,
     /// Whether the step may fail while running.
@@ -42,34 +45,89 @@ pub(crate) struct Slot {
 
 /// The plan.
 pub(super) struct Plan {
-    pub locations: HashMap<Value, Location>,
+    /// Of each value that is in memory.
+    pub locations: Vec<Option<Location>>,
     /// Offset of each step's scratch memory in the arena.
     pub scratch: Vec<usize>,
     pub arena_bytes: usize,
     pub slots: Vec<Slot>,
-    /// The slot of each value that is a result.
-    pub slot_of: HashMap<Value, usize>,
     /// Most bytes of temporaries and results alive at one time.
     pub peak_bytes: usize,
 }
 
-/// What the planner is told.
-pub(super) struct Request<'a> {
-    pub steps: &'a [Use],
-    /// Bytes of a value, checked to be possible.
-    pub bytes: &'a dyn Fn(Value) -> usize,
-    /// The arguments, by the value of their parameter.
-    pub arguments: &'a HashMap<Value, usize>,
-    /// Computed values that are results.
-    pub results: &'a [Value],
-    /// Arguments that are results as they are.
-    pub kept: &'a [Value],
-    /// Values of checks: read when the last of them is there.
-    pub checks: &'a [Value],
+/// What the planner is told of a program, whatever its sizes.
+pub(super) struct Request {
+    steps: Vec<Use>,
+    /// The values of the parameters.
+    arguments: Vec<Number>,
+    /// For each value whether it is one of them.
+    is_argument: Vec<bool>,
+    /// Computed values that are results, each once: those with a slot.
+    results: Vec<Number>,
+    /// For each value whether it is a result.
+    is_result: Vec<bool>,
     /// The last step that a check depends on, if there are checks.
     pub last_check: Option<usize>,
     /// Whether arguments have to be as they were when a step fails.
-    pub careful: bool,
+    careful: bool,
+    /// For each value the last step that needs it.
+    last: Vec<Option<usize>>,
+    /// For each value the number of its slot.
+    slot_of: Vec<u32>,
+}
+
+impl Request {
+    /// A program of so many `values`: what its steps do, which values are its arguments, its results and its checks. `careful`:
+    /// whether arguments have to be as they were when a step fails.
+    pub fn new(
+        values: usize,
+        steps: Vec<Use>,
+        arguments: Vec<Number>,
+        results: &[Number],
+        checks: &[Number],
+        careful: bool,
+    ) -> Self {
+        let mut last = vec![None; values];
+        let mut written = vec![None; values];
+        for (step, uses) in steps.iter().enumerate() {
+            for &value in uses.reads.iter().chain(&uses.writes) {
+                last[value as usize] = Some(step);
+            }
+            uses.writes.iter().for_each(|&value| written[value as usize] = Some(step));
+        }
+        // Checks are read when the last of them is there.
+        let last_check = checks.iter().filter_map(|&value| written[value as usize]).max();
+        for &value in checks {
+            last[value as usize] = last[value as usize].map(|step| step.max(last_check.unwrap_or(0)));
+        }
+        let (mut is_argument, mut is_result) = (vec![false; values], vec![false; values]);
+        arguments.iter().for_each(|&value| is_argument[value as usize] = true);
+        let mut slot_of = vec![NONE; values];
+        let mut computed = Vec::new();
+        for &value in results {
+            let seen = std::mem::replace(&mut is_result[value as usize], true);
+            if !seen && !is_argument[value as usize] {
+                slot_of[value as usize] = computed.len() as u32;
+                computed.push(value);
+            }
+        }
+        Self { steps, arguments, is_argument, results: computed, is_result, last_check, careful, last, slot_of }
+    }
+
+    /// How many values the program has, in memory or not.
+    pub fn values(&self) -> usize {
+        self.last.len()
+    }
+
+    /// What each step does.
+    pub fn steps(&self) -> &[Use] {
+        &self.steps
+    }
+
+    /// The slot of a value that is a result.
+    pub fn slot_of(&self, value: Number) -> Option<usize> {
+        Some(self.slot_of[value as usize]).filter(|&slot| slot != NONE).map(|slot| slot as usize)
+    }
 }
 
 /// Memory of one temporary, or of several that take it over from one another.
@@ -119,43 +177,22 @@ fn place(blocks: &mut [Block]) -> Option<usize> {
     Some(end)
 }
 
-/// Plans memory. Errors with `OutOfMemory` when the sum has no address.
-pub(super) fn plan(request: &Request<'_>) -> Result<Plan> {
-    let mut last: HashMap<Value, usize> = HashMap::new();
-    for (step, uses) in request.steps.iter().enumerate() {
-        for &value in uses.reads.iter().chain(&uses.writes) {
-            last.insert(value, step);
-        }
-    }
-    for &value in request.checks {
-        last.entry(value).and_modify(|step| *step = (*step).max(request.last_check.unwrap_or(0)));
-    }
-    let mut plan = Plan {
-        locations: HashMap::new(),
-        scratch: Vec::with_capacity(request.steps.len()),
-        arena_bytes: 0,
-        slots: Vec::new(),
-        slot_of: HashMap::new(),
-        peak_bytes: 0,
-    };
-    for (&value, &index) in request.arguments {
-        plan.locations.insert(value, Location { base: FIRST_ARGUMENT + index as u32, offset: 0 });
+/// Plans memory for `bytes` of each value and of each step's scratch memory. Errors with `OutOfMemory` when the sum has no
+/// address.
+pub(super) fn plan(request: &Request, bytes: &[usize], scratch_bytes: &[usize]) -> Result<Plan> {
+    let values = bytes.len();
+    let mut locations: Vec<Option<Location>> = vec![None; values];
+    for (index, &value) in request.arguments.iter().enumerate() {
+        locations[value as usize] = Some(Location { base: FIRST_ARGUMENT + index as u32, offset: 0 });
     }
     let first_result = FIRST_ARGUMENT + request.arguments.len() as u32;
-    for &value in request.results {
-        if plan.slot_of.contains_key(&value) {
-            continue;
-        }
-        let slot = plan.slots.len();
-        plan.slots.push(Slot { bytes: (request.bytes)(value), donor: None });
-        plan.slot_of.insert(value, slot);
-        plan.locations.insert(value, Location { base: first_result + slot as u32, offset: 0 });
-    }
-    let leading = leading_to(request, &last, &plan.slot_of);
-    let mut begun = vec![false; plan.slots.len()];
-    let mut donors = Donors::new(request, &last);
-    let mut blocks: Vec<Block> = Vec::new();
-    let mut block_of: HashMap<Value, usize> = HashMap::new();
+    let mut slots: Vec<Slot> =
+        request.results.iter().map(|&value| Slot { bytes: bytes[value as usize], donor: None }).collect();
+    let slot_of = leading_to(request, bytes);
+    let mut begun = vec![false; slots.len()];
+    let mut donors = Donors::new(request, bytes);
+    let mut blocks: Vec<Block> = Vec::with_capacity(2 * request.steps.len());
+    let mut block_of: Vec<u32> = vec![NONE; values];
     let mut scratch: Vec<usize> = Vec::with_capacity(request.steps.len());
     let add = |blocks: &mut Vec<Block>, first, last, bytes| {
         blocks.push(Block { first, last, bytes, offset: 0 });
@@ -163,89 +200,84 @@ pub(super) fn plan(request: &Request<'_>) -> Result<Plan> {
     };
     for (step, uses) in request.steps.iter().enumerate() {
         for &value in &uses.writes {
-            if let Some(&slot) = plan.slot_of.get(&value).or(leading.get(&value)) {
-                if !std::mem::replace(&mut begun[slot], true) {
-                    plan.slots[slot].donor = donors.find(step, value, uses, request);
+            let number = value as usize;
+            let slot = slot_of[number];
+            if slot != NONE {
+                if !std::mem::replace(&mut begun[slot as usize], true) {
+                    slots[slot as usize].donor = donors.find(step, value, uses, bytes);
                 }
-                plan.locations.insert(value, Location { base: first_result + slot as u32, offset: 0 });
+                locations[number] = Some(Location { base: first_result + slot, offset: 0 });
                 continue;
             }
-            let bytes = (request.bytes)(value);
-            let ends = last.get(&value).copied().unwrap_or(step);
+            let ends = request.last[number].unwrap_or(step);
             // The block of a temporary that this step reads for the last time, and that nothing else took.
             let dying =
-                uses.in_place.iter().filter(|(written, _)| *written == value && ends > step).find_map(|(_, read)| {
-                    let block = *block_of.get(read)?;
-                    (blocks[block].last == step && (request.bytes)(*read) == bytes).then_some(block)
+                uses.in_place.iter().filter(|(written, _)| *written == value && ends > step).find_map(|&(_, read)| {
+                    let block = Some(block_of[read as usize]).filter(|&block| block != NONE)? as usize;
+                    (blocks[block].last == step && bytes[read as usize] == bytes[number]).then_some(block)
                 });
-            let block = dying.unwrap_or_else(|| add(&mut blocks, step, ends, bytes));
+            let block = dying.unwrap_or_else(|| add(&mut blocks, step, ends, bytes[number]));
             blocks[block].last = ends;
-            block_of.insert(value, block);
+            block_of[number] = block as u32;
         }
-        scratch.push(add(&mut blocks, step, step, uses.scratch));
+        scratch.push(add(&mut blocks, step, step, scratch_bytes[step]));
     }
-    plan.arena_bytes = place(&mut blocks).ok_or_else(|| {
+    let arena_bytes = place(&mut blocks).ok_or_else(|| {
         let message = "for the temporaries of a program is not possible: they have more bytes than there are addresses";
         Error::new(ErrorKind::OutOfMemory, "an allocation", message)
     })?;
-    for (value, block) in block_of {
-        plan.locations.insert(value, Location { base: ARENA, offset: blocks[block].offset });
+    for (location, &block) in locations.iter_mut().zip(&block_of).filter(|(_, block)| **block != NONE) {
+        *location = Some(Location { base: ARENA, offset: blocks[block as usize].offset });
     }
-    plan.scratch = scratch.into_iter().map(|block| blocks[block].offset).collect();
-    let results = plan.slots.iter().filter(|slot| slot.donor.is_none()).map(|slot| slot.bytes);
-    plan.peak_bytes = results.fold(plan.arena_bytes, usize::saturating_add);
-    Ok(plan)
+    let scratch = scratch.into_iter().map(|block| blocks[block].offset).collect();
+    let results = slots.iter().filter(|slot| slot.donor.is_none()).map(|slot| slot.bytes);
+    let peak_bytes = results.fold(arena_bytes, usize::saturating_add);
+    Ok(Plan { locations, scratch, arena_bytes, slots, peak_bytes })
 }
 
-/// Temporaries that are in the memory of a result from the start, since the steps from there to the result would copy them
-/// into it, one after the other.
-fn leading_to(
-    request: &Request<'_>,
-    last: &HashMap<Value, usize>,
-    slot_of: &HashMap<Value, usize>,
-) -> HashMap<Value, usize> {
-    let mut leading: HashMap<Value, usize> = HashMap::new();
+/// The slot of each value: of results, and of temporaries that are in the memory of a result from the start, since the steps
+/// from there to the result would copy them into it, one after the other.
+fn leading_to(request: &Request, bytes: &[usize]) -> Vec<u32> {
+    let mut slot_of = request.slot_of.clone();
     for (step, uses) in request.steps.iter().enumerate().rev().filter(|(_, uses)| uses.copies) {
         for &(written, read) in &uses.in_place {
-            let Some(&slot) = slot_of.get(&written).or(leading.get(&written)) else { continue };
-            let temporary = !slot_of.contains_key(&read) && !request.arguments.contains_key(&read);
-            let same_size = (request.bytes)(read) == (request.bytes)(written);
-            if temporary && same_size && last.get(&read) == Some(&step) {
-                leading.insert(read, slot);
+            let (slot, read) = (slot_of[written as usize], read as usize);
+            // Neither an argument nor a result.
+            let temporary = slot_of[read] == NONE && !request.is_argument[read];
+            let same_size = bytes[read] == bytes[written as usize];
+            if slot != NONE && temporary && same_size && request.last[read] == Some(step) {
+                slot_of[read] = slot;
             }
         }
     }
-    leading
+    slot_of
 }
 
 /// Arguments that results may take the memory of.
 struct Donors {
-    /// Argument, bytes and last use; arguments that are not used are free from the start.
-    all: Vec<(Value, usize, usize, Option<usize>)>,
+    /// Argument, its number, bytes and last use; arguments that are not used are free from the start.
+    all: Vec<(Number, usize, usize, Option<usize>)>,
     /// Nothing donated is written before this step is over.
     after: Option<usize>,
 }
 
 impl Donors {
-    fn new(request: &Request<'_>, last: &HashMap<Value, usize>) -> Self {
-        let mut all: Vec<_> = request
-            .arguments
-            .iter()
-            .filter(|(value, _)| !request.kept.contains(value))
-            .map(|(&value, &index)| (value, index, (request.bytes)(value), last.get(&value).copied()))
-            .collect();
-        all.sort_by_key(|donor| donor.1);
+    fn new(request: &Request, bytes: &[usize]) -> Self {
+        let arguments = request.arguments.iter().enumerate();
+        // Not those that are results as they are.
+        let all = arguments.filter(|(_, value)| !request.is_result[**value as usize]);
+        let all = all.map(|(index, &value)| (value, index, bytes[value as usize], request.last[value as usize]));
         let fallible = request.steps.iter().rposition(|step| step.fallible && request.careful);
-        Self { all, after: fallible.max(request.last_check) }
+        Self { all: all.collect(), after: fallible.max(request.last_check) }
     }
 
     /// The argument whose memory the result `value` of `step` may take.
-    fn find(&mut self, step: usize, value: Value, uses: &Use, request: &Request<'_>) -> Option<usize> {
+    fn find(&mut self, step: usize, value: Number, uses: &Use, bytes: &[usize]) -> Option<usize> {
         if self.after.is_some_and(|after| step <= after) {
             return None;
         }
-        let bytes = (request.bytes)(value);
-        let same_place = |read: Value| uses.in_place.contains(&(value, read));
+        let bytes = bytes[value as usize];
+        let same_place = |read: Number| uses.in_place.contains(&(value, read));
         let mut position = self.all.iter().position(|d| d.2 == bytes && d.3 == Some(step) && same_place(d.0));
         if position.is_none() {
             position = self.all.iter().position(|d| d.2 == bytes && bytes > 0 && d.3.is_none_or(|end| end < step));

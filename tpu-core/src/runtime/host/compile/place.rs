@@ -1,11 +1,13 @@
 //! The second half of lowering: from values and phases to places, tiles and the finished program.
 
-use super::lower::{Fold, Local, Lowered, Lowering, Memory, Step, What};
+use super::lower::{Local, Lowered, Lowering, Memory, Spot, Step, What};
+use super::size::Values;
 use crate::ir::Value;
 use crate::runtime::host::pool::ALIGN;
 use crate::runtime::host::row::program::{
     Action, COLUMN_BLOCK, ColumnFold, Cut, FIRST_BUFFER, FRAME, Instr, Phase, Place, RowFold, RowProgram, SCRATCH, TILE,
 };
+use smallvec::SmallVec;
 use std::collections::HashMap;
 
 /// A position in a program: phase, then instruction; reductions come last in a phase.
@@ -16,17 +18,17 @@ const END: usize = usize::MAX;
 #[derive(Default)]
 struct Layout {
     bytes: usize,
-    free: HashMap<usize, Vec<usize>>,
+    /// Bytes and offset of what was taken back.
+    free: SmallVec<[(usize, usize); 8]>,
 }
 
 impl Layout {
     fn take(&mut self, bytes: usize) -> usize {
         let bytes = bytes.next_multiple_of(ALIGN);
-        self.free.get_mut(&bytes).and_then(Vec::pop).unwrap_or_else(|| {
-            let at = self.bytes;
-            self.bytes += bytes;
-            at
-        })
+        match self.free.iter().rposition(|&(free, _)| free == bytes) {
+            Some(at) => self.free.swap_remove(at).1,
+            None => self.fresh(bytes),
+        }
     }
 
     /// Memory that nothing else ever has.
@@ -37,85 +39,88 @@ impl Layout {
     }
 
     fn give(&mut self, at: usize, bytes: usize) {
-        self.free.entry(bytes.next_multiple_of(ALIGN)).or_default().push(at);
+        self.free.push((bytes.next_multiple_of(ALIGN), at));
     }
 }
 
-/// Gives every value a place and every instruction its form.
+/// What is left to do once a group's instructions are known, as far as it does not depend on sizes.
 pub(super) fn finish(mut lowering: Lowering<'_>) -> Lowered {
     delay(&mut lowering);
     let in_place = in_place(&lowering);
-    let Lowering { rows, cols, fold_rows, mut locals, steps, folds, columns, buffers, outputs, nanoseconds, .. } =
-        lowering;
+    let Lowering { rows, cols, fold_rows, locals, steps, folds, columns, buffers, outputs, cost, .. } = lowering;
     let last_phase = steps.iter().map(|s| s.phase).chain(folds.iter().map(|f| f.phase)).max().unwrap_or(0);
-    let phases = last_phase + 1;
-    let cut = cut(rows, cols, fold_rows, !columns.is_empty(), phases > 1 || !folds.is_empty());
-    let tile_rows = match cut {
-        Cut::Rows => (TILE / cols.max(1)).clamp(1, rows.max(1)),
-        _ => 1,
-    };
-    let shape = Shape { rows, cols, tile_rows, cut };
-    let (frame, mut scratch) = shape.allocate(&mut locals, &steps, &folds, &columns, phases);
-    let mut partial_frame = frame;
-
-    let mut program_phases = vec![Phase::default(); phases];
-    for step in &steps {
-        let instr = shape.instruction(step, &locals);
-        let phase = &mut program_phases[step.phase];
-        if step.full { phase.body.push(instr) } else { phase.head.push(instr) }
-    }
-    let tiles = cols.div_ceil(TILE);
-    for fold in &folds {
-        let bytes = locals[fold.dst].size;
-        let layout = if cut == Cut::Phases { &mut scratch } else { &mut partial_frame };
-        let partial = if cut == Cut::Phases {
-            let offset = layout.fresh(rows * tiles * bytes);
-            Place { base: SCRATCH, offset, row_step: tiles * bytes, col_step: bytes, stride: tiles * bytes }
-        } else {
-            let offset = layout.fresh(tile_rows * tiles * bytes);
-            Place { base: FRAME, offset, row_step: 0, col_step: bytes, stride: bytes }
-        };
-        program_phases[fold.phase].folds.push(RowFold {
-            kernels: fold.kernels,
-            bytes,
-            src: place_of(&locals[fold.src]),
-            dst: place_of(&locals[fold.dst]),
-            partial,
-        });
-    }
-    let blocks = rows / fold_rows.max(1) * fold_rows.div_ceil(COLUMN_BLOCK);
-    let columns: Vec<ColumnFold> = columns
-        .iter()
-        .map(|column| {
-            let bytes = locals[column.src].size;
-            let partial = scratch.fresh(blocks * cols * bytes);
-            let src = place_of(&locals[column.src]);
-            ColumnFold { kernels: column.kernels, bytes, src, partial, dst: column.dst, phase: column.phase }
-        })
-        .collect();
-    let program = RowProgram {
+    Lowered {
         rows,
         cols,
-        tile_rows,
-        cut,
-        phases: program_phases,
-        columns,
         fold_rows,
-        frame_bytes: partial_frame.bytes,
-        scratch_bytes: scratch.bytes,
-        nanoseconds,
-    };
-    Lowered {
-        program,
+        phases: last_phase + 1,
+        locals,
+        steps,
+        folds,
+        columns,
         buffers,
         outputs: outputs.into_iter().map(|(value, _)| value).collect(),
         nodes: Vec::new(),
         in_place,
+        cost,
     }
 }
 
-fn place_of(local: &Local) -> Place {
-    local.place.unwrap_or_default()
+impl Lowered {
+    /// The program for one vector of sizes: every value has a place, every instruction its form.
+    pub fn at(&self, values: &Values) -> RowProgram {
+        let [rows, cols, fold_rows] = [self.rows, self.cols, self.fold_rows].map(|size| values.of(size));
+        let (phases, folds, columns) = (self.phases, &self.folds, &self.columns);
+        let cut = cut(rows, cols, fold_rows, !columns.is_empty(), phases > 1 || !folds.is_empty());
+        let tile_rows = match cut {
+            Cut::Rows => (TILE / cols.max(1)).clamp(1, rows.max(1)),
+            _ => 1,
+        };
+        let shape = Shape { rows, cols, tile_rows, cut };
+        let mut places: Vec<Option<Place>> =
+            self.locals.iter().map(|local| local.spot.map(|spot| spot.at(values))).collect();
+        let (mut frame, mut scratch) = shape.allocate(self, &mut places);
+        let place_of = |local: usize| places[local].unwrap_or_default();
+
+        let mut program_phases = vec![Phase::default(); phases];
+        for step in &self.steps {
+            let instr = shape.instruction(step, &self.locals, &places, values);
+            let phase = &mut program_phases[step.phase];
+            if step.full { phase.body.push(instr) } else { phase.head.push(instr) }
+        }
+        let tiles = cols.div_ceil(TILE);
+        for fold in folds {
+            let bytes = self.locals[fold.dst].size;
+            let partial = if cut == Cut::Phases {
+                let offset = scratch.fresh(rows * tiles * bytes);
+                Place { base: SCRATCH, offset, row_step: tiles * bytes, col_step: bytes, stride: tiles * bytes }
+            } else {
+                let offset = frame.fresh(tile_rows * tiles * bytes);
+                Place { base: FRAME, offset, row_step: 0, col_step: bytes, stride: bytes }
+            };
+            let (src, dst) = (place_of(fold.src), place_of(fold.dst));
+            program_phases[fold.phase].folds.push(RowFold { kernels: fold.kernels, bytes, src, dst, partial });
+        }
+        let blocks = rows / fold_rows.max(1) * fold_rows.div_ceil(COLUMN_BLOCK);
+        let columns = columns.iter().map(|column| {
+            let bytes = self.locals[column.src].size;
+            let partial = scratch.fresh(blocks * cols * bytes);
+            let dst = Place { base: column.dst, ..Place::default() };
+            ColumnFold { kernels: column.kernels, bytes, src: place_of(column.src), partial, dst, phase: column.phase }
+        });
+        RowProgram {
+            rows,
+            cols,
+            tile_rows,
+            cut,
+            phases: program_phases,
+            columns: columns.collect(),
+            fold_rows,
+            frame_bytes: frame.bytes,
+            scratch_bytes: scratch.bytes,
+            nanoseconds: rows as f64 * (self.cost.per_row + cols as f64 * self.cost.per_element),
+        }
+    }
 }
 
 /// Moves each full instruction to the phase of its first reader, so that fewer values are kept across phases.
@@ -158,17 +163,17 @@ fn cut(rows: usize, cols: usize, fold_rows: usize, has_columns: bool, has_phases
 
 /// Pairs of an output and an input of the same elements that is not read any more once the output is written.
 fn in_place(lowering: &Lowering<'_>) -> Vec<(Value, Value)> {
-    let dense = |place: &Place, size: usize| {
+    let dense = |spot: &Spot, size: usize| {
         let row = lowering.cols * size;
-        let along = place.col_step == size || lowering.cols == 1;
-        place.offset == 0 && along && (place.row_step == row || lowering.rows == 1)
+        let along = spot.col_step == size || lowering.cols == 1;
+        spot.offset == 0 && along && (spot.row_step == row || lowering.rows == 1)
     };
     // Of each buffer: the last position at which it is read, `None` if some read is not dense.
     let mut reads: HashMap<u32, Option<(At, usize)>> = HashMap::new();
     let mut read = |local: &Local, at: At| {
-        if let Some(place) = local.place {
-            let safe = dense(&place, local.size);
-            let entry = reads.entry(place.base).or_insert(Some((at, local.size)));
+        if let Some(spot) = local.spot {
+            let safe = dense(&spot, local.size);
+            let entry = reads.entry(spot.base).or_insert(Some((at, local.size)));
             *entry = match *entry {
                 Some((last, size)) if safe && size == local.size => Some((last.max(at), size)),
                 _ => None,
@@ -182,8 +187,8 @@ fn in_place(lowering: &Lowering<'_>) -> Vec<(Value, Value)> {
             read(&lowering.locals[x], at);
         }
         let local = &lowering.locals[step.dst];
-        if let Some(place) = local.place.filter(|_| step.full || (lowering.cols == 1 && lowering.rows == 1)) {
-            writes.push((place.base, at, local.size));
+        if let Some(spot) = local.spot.filter(|_| step.full || (lowering.cols == 1 && lowering.rows == 1)) {
+            writes.push((spot.base, at, local.size));
         }
     }
     for fold in &lowering.folds {
@@ -196,10 +201,7 @@ fn in_place(lowering: &Lowering<'_>) -> Vec<(Value, Value)> {
     for step in &lowering.steps {
         match &step.what {
             What::Gather(gather) if gather.iota.is_none() => _ = reads.insert(gather.base, None),
-            What::Assembly(assembly) => {
-                let bases = assembly.windows.iter().map(|window| window.base);
-                bases.chain(assembly.fill.map(|place| place.base)).for_each(|base| _ = reads.insert(base, None));
-            }
+            What::Assembly(pieces) => pieces.bases().for_each(|base| _ = reads.insert(base, None)),
             What::Gather(_) | What::Loop(_) => {}
         }
     }
@@ -230,15 +232,9 @@ struct Shape {
 impl Shape {
     /// Places for all values that have none: tiles in the frame, values that cross phases of long rows whole. Returns the
     /// frame and the scratch memory.
-    fn allocate(
-        &self,
-        locals: &mut [Local],
-        steps: &[Step],
-        folds: &[Fold],
-        columns: &[super::lower::Column],
-        phases: usize,
-    ) -> (Layout, Layout) {
+    fn allocate(&self, of: &Lowered, places: &mut [Option<Place>]) -> (Layout, Layout) {
         let (mut frame, mut scratch) = (Layout::default(), Layout::default());
+        let (locals, steps) = (&of.locals, &of.steps);
         // Last use of each value.
         let mut last: Vec<At> = vec![(0, 0); locals.len()];
         for (index, step) in steps.iter().enumerate() {
@@ -246,12 +242,16 @@ impl Shape {
                 last[x] = last[x].max((step.phase, index));
             }
         }
-        for (src, phase) in folds.iter().map(|f| (f.src, f.phase)).chain(columns.iter().map(|c| (c.src, c.phase))) {
+        let folds = of.folds.iter().map(|f| (f.src, f.phase));
+        for (src, phase) in folds.chain(of.columns.iter().map(|c| (c.src, c.phase))) {
             last[src] = last[src].max((phase, END));
         }
-        for local in locals.iter_mut().filter(|local| local.computed && !local.full && local.place.is_none()) {
+        for (local, place) in locals.iter().zip(&mut *places) {
+            if !local.computed || local.full || place.is_some() {
+                continue;
+            }
             let size = local.size;
-            local.place = Some(match self.cut {
+            *place = Some(match self.cut {
                 Cut::Phases => {
                     let offset = scratch.fresh(self.rows * size);
                     Place { base: SCRATCH, offset, row_step: size, col_step: 0, stride: size }
@@ -262,7 +262,7 @@ impl Shape {
                 }
             });
         }
-        let mut order: Vec<Vec<usize>> = vec![Vec::new(); phases];
+        let mut order: Vec<Vec<usize>> = vec![Vec::new(); of.phases];
         for (index, step) in steps.iter().enumerate().filter(|(_, step)| step.full) {
             order[step.phase].push(index);
         }
@@ -282,12 +282,12 @@ impl Shape {
                     !over
                 });
                 let dst = steps[index].dst;
-                if locals[dst].place.is_some() {
+                if places[dst].is_some() {
                     continue;
                 }
                 let size = locals[dst].size;
                 let crosses = last[dst].0 > phase;
-                locals[dst].place = Some(if crosses && self.cut == Cut::Phases {
+                places[dst] = Some(if crosses && self.cut == Cut::Phases {
                     let offset = scratch.fresh(self.rows * self.cols * size);
                     let row_step = self.cols * size;
                     Place { base: SCRATCH, offset, row_step, col_step: size, stride: row_step }
@@ -317,22 +317,22 @@ impl Shape {
     }
 
     /// The finished form of an instruction.
-    fn instruction(&self, step: &Step, locals: &[Local]) -> Instr {
-        let dst = place_of(&locals[step.dst]);
+    fn instruction(&self, step: &Step, locals: &[Local], places: &[Option<Place>], values: &Values) -> Instr {
+        let place_of = |local: usize| places[local].unwrap_or_default();
         let dense = |x: usize| {
-            let (local, place) = (&locals[x], place_of(&locals[x]));
+            let (local, place) = (&locals[x], place_of(x));
             if local.full { place.stride == self.cols * local.size } else { place.stride == 0 }
         };
         let action = match &step.what {
             What::Loop(kernel) => {
-                let place = |i: usize| place_of(&locals[step.src.get(i).copied().unwrap_or(step.src[0])]);
+                let place = |i: usize| place_of(step.src.get(i).copied().unwrap_or(step.src[0]));
                 Action::Loop { kernel: *kernel, src: [place(0), place(1), place(2)] }
             }
-            What::Gather(gather) => Action::Gather(Box::new(gather.clone())),
-            What::Assembly(assembly) => Action::Assembly(assembly.clone()),
+            What::Gather(strided) => Action::Gather(Box::new(strided.at(values))),
+            What::Assembly(pieces) => Action::Assembly(Box::new(pieces.at(values))),
         };
         let loops = matches!(step.what, What::Loop(_));
         let flat = step.full && loops && self.cols <= TILE && dense(step.dst) && step.src.iter().all(|&x| dense(x));
-        Instr { action, dst, flat }
+        Instr { action, dst: place_of(step.dst), flat }
     }
 }

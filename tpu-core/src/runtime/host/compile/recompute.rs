@@ -8,10 +8,12 @@ use super::assemble::is_assembly;
 use super::domain::{Group, Need};
 use super::fuse::{Fusion, GROUP_NODES, Unit};
 use super::rules::Kind;
+use super::size::{self, Size};
 use super::view::{Root, View};
 use crate::ir::{BinaryOp, Graph, NodeId, Op, UnaryOp, Value};
 use smallvec::SmallVec;
 use std::collections::{HashMap, HashSet};
+use std::ops::Add;
 
 /// Groups that compute a value again at most.
 const READERS: usize = 4;
@@ -127,7 +129,7 @@ impl Search<'_> {
         if reads.get(&value) != Some(&true) || group.nodes.len() >= GROUP_NODES {
             return None;
         }
-        let bytes = |value: Value| self.graph.ty(value).bytes().unwrap_or(usize::MAX);
+        let bytes = |value: Value| size::bytes(self.graph.ty(value));
         let mut more: HashSet<Value> = HashSet::new();
         for view in fusion.reads(node) {
             if let Root::Value(root) = view.root
@@ -137,8 +139,8 @@ impl Search<'_> {
             }
         }
         // Means and the like come beside what is read instead of the value.
-        let bound = bytes(value).saturating_add(bytes(value) / 8);
-        if more.iter().map(|&root| bytes(root)).fold(0, usize::saturating_add) > bound {
+        let bound = bytes(value) + bytes(value) / 8;
+        if more.iter().map(|&root| bytes(root)).fold(Size::number(0), Size::add) > bound {
             return None;
         }
         let need = Need::of(self.graph, node, Kind::Elementwise);

@@ -1,10 +1,14 @@
 //! What each op is to the host: a view, a member of fusion groups, a product, an attention, or a plain kernel.
 
 use super::assemble::is_member;
+use super::size;
 use crate::DType;
 use crate::ir::{Graph, NodeId, Op, UnaryOp};
 use crate::runtime::host::row::functions::{self, Cell};
 use crate::runtime::host::row::isa::Isa;
+
+/// A value of more bytes is [never in memory](DType::bytes_for).
+pub(super) const MOST_BYTES: usize = isize::MAX as usize / 8;
 
 /// How a node is run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -31,9 +35,7 @@ pub(super) enum Kind {
 pub(super) fn classify(graph: &Graph, id: NodeId) -> Kind {
     let node = &graph[id];
     let types = node.operands.iter().map(|&v| graph.ty(v)).chain(&node.types);
-    let empty = types.clone().any(|ty| ty.shape.elements() == Some(0));
-    // Too many elements for addresses: only legal as long as nobody asks for them, so a view.
-    let huge = types.clone().any(|ty| ty.bytes().is_none());
+    let empty = types.clone().any(|ty| ty.shape.sizes().contains(&0));
     let from = node.operands.first().map(|&v| graph.ty(v).dtype);
     let cell = from.and_then(Cell::of);
     let isa = Isa::Portable;
@@ -54,7 +56,8 @@ pub(super) fn classify(graph: &Graph, id: NodeId) -> Kind {
                 Kind::View
             }
         }
-        _ if empty || huge => Kind::Kernel,
+        // Too many elements for addresses: only legal as long as nobody asks for them, so no member of a group.
+        _ if empty || types.clone().any(|ty| size::bytes(ty) > MOST_BYTES) => Kind::Kernel,
         Op::Unary(op) => member(cell.and_then(|cell| functions::unary(isa, *op, cell)).is_some()),
         Op::Binary(op) => member(cell.and_then(|cell| functions::binary(isa, *op, cell, [false; 2])).is_some()),
         Op::Compare(_) => member(cell.is_some()),

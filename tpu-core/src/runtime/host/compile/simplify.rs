@@ -181,14 +181,14 @@ impl Builder<'_> {
     /// A reduction as one over the innermost axes, or over one run of neighbouring axes; 16-bit floats in f32.
     fn reduce(&mut self, kind: Reducer, axes: &[usize], x: Value, ty: &Type) -> Value {
         let shape = self.graph.ty(x).shape.clone();
-        if ty.shape.elements() == shape.elements() {
+        let long: SmallVec<[usize; 4]> = axes.iter().copied().filter(|&axis| shape.size(axis) != 1).collect();
+        let empty = shape.sizes().contains(&0);
+        if long.is_empty() || ty.shape.sizes().contains(&0) {
             let value = self.reshape(x, ty.shape.clone());
             // A sum starts from 0, so that of −0 alone is 0.
             let signed_zeros = kind == Reducer::Sum && ty.dtype.is_differentiable();
             return if signed_zeros { self.plus_zero(value) } else { value };
         }
-        let long: SmallVec<[usize; 4]> = axes.iter().copied().filter(|&axis| shape.size(axis) != 1).collect();
-        let empty = shape.elements() == Some(0);
         if long.len() < axes.len() && !empty {
             // Axes of size one only go: the shape without them, so that what is left is truly what is reduced.
             let sizes = shape.sizes().iter().enumerate().filter(|(axis, _)| !long.contains(axis));

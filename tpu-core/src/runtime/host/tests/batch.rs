@@ -8,7 +8,7 @@ use crate::runtime::host::compile;
 
 /// The steps of each batch, and whether it is shared among threads.
 fn batches(graph: &Graph) -> Vec<(usize, bool)> {
-    let program = compile::compile(graph, CompileOptions::default(), Isa::available(), false).unwrap();
+    let (_, program) = compile::compile(graph, CompileOptions::default(), Isa::available(), false).unwrap();
     program.batches.iter().map(|batch| (batch.steps.len(), batch.parallel)).collect()
 }
 
@@ -69,7 +69,7 @@ fn a_result_in_the_memory_of_an_argument_waits_for_what_reads_the_argument() {
     let wide = b.like(row, p);
     let twice = b.add(wide, wide);
     let graph = b.done(&[columns, twice]);
-    let program = compile::compile(&graph, CompileOptions::default(), Isa::available(), false).unwrap();
+    let (_, program) = compile::compile(&graph, CompileOptions::default(), Isa::available(), false).unwrap();
     let donors: Vec<Option<usize>> = program.slots.iter().map(|slot| slot.donor).collect();
     assert_eq!(donors, [None, Some(0)]);
     assert_eq!(batches(&graph).len(), 2);

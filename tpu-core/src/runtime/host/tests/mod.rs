@@ -11,6 +11,7 @@ mod memory;
 mod models;
 mod ops;
 mod scratch;
+mod sizes;
 mod steady;
 mod trace;
 

@@ -250,7 +250,7 @@ fn nothing_is_merged_across_a_barrier_which_then_costs_nothing() {
     });
     assert_eq!(names(&graph), ["add", "optimization_barrier", "add"]);
     let kernels =
-        super::super::compile(&graph, Default::default(), super::super::Isa::available(), false).unwrap().kernels;
+        super::super::compile(&graph, Default::default(), super::super::Isa::available(), false).unwrap().1.listing();
     assert!(kernels.iter().all(|kernel| kernel.kind == "row_program"), "{kernels:#?}");
 }
 
