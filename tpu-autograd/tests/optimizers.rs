@@ -223,6 +223,15 @@ fn a_foreign_state_is_refused_and_changes_nothing() -> Result<()> {
     bad.remove("step");
     assert!(adamw.load_state(&bad).unwrap_err().message().contains("step"));
     assert_eq!(shown(&adamw.state()?)?, before);
+    // Of other optimizers, either way, and of one with other options.
+    let mut sgd = optimizer("sgd momentum", params.clone())?;
+    let error = sgd.load_state(&good).unwrap_err();
+    assert!(error.kind() == tpu_core::ErrorKind::Format && error.message().contains("a.exp_avg"), "{error}");
+    step("sgd momentum", 0, &params, &mut *sgd)?;
+    let momenta = sgd.state()?;
+    assert!(adamw.load_state(&momenta).unwrap_err().message().contains("a.momentum_buffer"));
+    assert!(optimizer("sgd", params)?.load_state(&momenta).unwrap_err().message().contains("a.momentum_buffer"));
+    assert_eq!(shown(&adamw.state()?)?, before);
     Ok(())
 }
 

@@ -3,7 +3,7 @@
 use super::Optimizer;
 use crate::{Param, no_grad};
 use smallvec::SmallVec;
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use tpu_core::{DType, Error, ErrorKind, Result, Tensor, ensure};
 
 /// How one parameter is updated; the settings are what implements it.
@@ -275,6 +275,16 @@ impl<R: Rule> Optimizer for Descent<R> {
                 Error::new(ErrorKind::Format, R::NAME, format!("requires {name} to be from 0 on, got {found}"))
             })
         };
+        // Of another optimizer, or of one with other options, nothing fits.
+        let mut known = BTreeSet::from(["step".to_owned()]);
+        for ((name, _), names) in self.params.iter().zip(self.kept_names()) {
+            let counts: &[&str] = if R::COUNTS { &["step", "skipped"] } else { &[] };
+            known.extend(names.iter().chain(counts).map(|suffix| format!("{name}.{suffix}")));
+        }
+        if let Some(other) = state.keys().find(|&name| !known.contains(name)) {
+            let message = format!("requires a state of this optimizer and its options, got one with {other}");
+            return Err(Error::new(ErrorKind::Format, R::NAME, message));
+        }
         let steps = number("step")?;
         let mut kept = Vec::with_capacity(self.params.len());
         // Skipped steps by value, so that parameters which were updated together share a count again.
