@@ -20,6 +20,8 @@ fn a_loop_that_appends_to_a_cache_copies_nothing() -> Result<()> {
     for at in 0..2 {
         (cache, _) = step(cache, at)?;
     }
+    // The executor lets go of a program's values a moment after they can be read.
+    device.synchronize()?;
     device.reset_peak_memory();
     let before = device.memory().in_use;
     let mut mean = 0.0;
@@ -29,6 +31,7 @@ fn a_loop_that_appends_to_a_cache_copies_nothing() -> Result<()> {
     // Rows hold their numbers. A pairwise sum of 2^18 terms loses a few units of the last place.
     let want = (ROWS - 1) as f32 / 2.0;
     assert!((mean - want).abs() < want * 32.0 * f32::EPSILON, "{mean} instead of {want}");
+    device.synchronize()?;
     let memory = device.memory();
     assert_eq!(memory.in_use, before);
     assert!(memory.peak - before < BYTES / 8, "{memory:?}: some step had the old and the new cache of {BYTES} bytes");

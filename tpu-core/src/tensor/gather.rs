@@ -182,11 +182,11 @@ impl Tensor {
             false => low,
         };
         let flat = bad.reshape(self.elements())?;
-        let positions = |dtype| Self::iota_on(self.device(), self.elements(), 0, dtype);
-        let (positions, beyond) = match i32::try_from(self.elements()) {
-            Ok(_) => (positions(DType::I32)?, i64::from(i32::MAX)),
+        let (count, device) = (self.elements(), self.device());
+        let (positions, beyond) = match i32::try_from(count) {
+            Ok(_) => (Self::iota_on(device, count, 0, DType::I32)?, i64::from(i32::MAX)),
             // Positions beyond i32 are reported as the last that fits.
-            Err(_) => (positions(DType::I64)?.minimum(i64::from(i32::MAX))?, i64::MAX),
+            Err(_) => (Self::iota_on(device, count, 0, DType::I64)?.minimum(i64::from(i32::MAX))?, i64::MAX),
         };
         let first = flat.select(&positions, beyond)?.min_all()?;
         let none = first.eq(beyond)?;
