@@ -166,6 +166,11 @@ impl Graph {
         &self[value.node].types[value.result as usize]
     }
 
+    /// The types of a node's operands.
+    pub(crate) fn operand_types(&self, node: &Node) -> SmallVec<[&Type; 4]> {
+        node.operands.iter().map(|&value| self.ty(value)).collect()
+    }
+
     /// The types of a block's parameters.
     pub fn parameter_types(&self, block: BlockId) -> impl ExactSizeIterator<Item = &Type> {
         self[block].parameters.iter().map(|&node| &self[node].types[0])

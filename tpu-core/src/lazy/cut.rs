@@ -4,6 +4,9 @@
 //! asked for, and what nodes left behind read. Nodes nobody needs are dropped. Broadcasts, counters and constants
 //! of one value that only a handle holds are not made real: they stay pending, reading the program's results, so a
 //! broadcast to 2^60 elements costs nothing until somebody reads it.
+//!
+//! Lists have room for a small program on the stack: where each operation is a program of its own, allocating them would
+//! take as long as all the rest.
 
 use super::cell::Cell;
 use super::job::{Job, JobInput};
@@ -55,9 +58,6 @@ struct Output {
     result: u32,
     cell: Option<Arc<Cell>>,
 }
-
-// Lists below have room for a small program on the stack: where each operation is a program of its own, allocating them
-// would take as long as all the rest.
 
 fn cut(stream: &Stream, arena: &mut Arena, selected: SmallVec<[bool; 16]>, requested: &[(u64, u32)], reason: Reason) {
     stats::visited(arena.nodes.len());

@@ -130,8 +130,8 @@ impl Programs {
         cache.programs = 0;
     }
 
-    /// The program of this key, which is taken if it is new, from `assemble` if the cache does not have it, with the place of each node if it is told
-    /// that the backend keeps them. `first`: where its first operation was recorded.
+    /// The program of this key. If the cache does not have it the key is taken, and the program is from `assemble`, with the
+    /// place of each node if that is told that the backend keeps them. `first`: where its first operation was recorded.
     pub fn get(
         &self,
         key: &mut Key,

@@ -280,11 +280,10 @@ impl<'a> Function<'a> {
     fn node(&mut self, node: NodeId, depth: usize) {
         let graph = self.graph;
         let op = &graph[node].op;
-        if !self.in_decomposition {
-            let operands: Vec<&Type> = graph[node].operands.iter().map(|&value| graph.ty(value)).collect();
-            if let Some(body) = decompose(op, &operands) {
-                return self.decomposed(node, depth, body);
-            }
+        if !self.in_decomposition
+            && let Some(body) = decompose(op, &graph.operand_types(&graph[node]))
+        {
+            return self.decomposed(node, depth, body);
         }
         let full_name = match op {
             Op::Unary(kind @ (UnaryOp::Erf | UnaryOp::ErfInv)) => format!("chlo.{}", kind.name()),

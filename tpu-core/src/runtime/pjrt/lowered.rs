@@ -1,13 +1,12 @@
 //! What a plugin is given to compile, and what is known of a program without asking the plugin.
 
 use super::donation::{self, Donation, Restore, donate};
-use super::{compile_options, cost, lacks};
+use super::{check_has, compile_options, cost};
 use crate::ir::text::Donor;
 use crate::ir::verify::verify;
 use crate::ir::{Graph, Op, Type, text};
 use crate::runtime::{CompileOptions, Cost, KernelInfo, check_replicas};
 use crate::{Error, ErrorKind, Result, ensure};
-use smallvec::SmallVec;
 use std::borrow::Cow;
 use std::sync::Arc;
 
@@ -71,11 +70,7 @@ impl Lowered {
     fn with(platform: &str, graph: &Graph, options: &ProgramOptions, donation: Donation<'_>) -> Result<Self> {
         let program = verify(graph)?;
         for node in &graph.nodes {
-            let operands: SmallVec<[&Type; 4]> = node.operands.iter().map(|&operand| graph.ty(operand)).collect();
-            if let Some(why) = lacks(platform, &node.op, &operands) {
-                let message = format!("is not supported on {platform}: {why}");
-                return Err(Error::new(ErrorKind::Unsupported, node.op.name(), message));
-            }
+            check_has(platform, &node.op, &graph.operand_types(node))?;
             check_groups(&node.op, options.replicas)?;
         }
         if let Some(ty) = graph.nodes.iter().flat_map(|node| &node.types).find(|ty| ty.bytes().is_none()) {

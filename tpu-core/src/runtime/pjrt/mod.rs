@@ -63,7 +63,6 @@ use crate::ir::{Graph, Op, Type};
 use crate::runtime::cache::{self, Cache};
 use crate::runtime::{Backend, Buffer, CompileOptions, Executable, HostMemory, MemoryStats};
 use crate::{DType, Error, ErrorKind, Result, ensure};
-use smallvec::SmallVec;
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -347,6 +346,27 @@ fn lacks(platform: &str, op: &Op, operands: &[&Type]) -> Option<&'static str> {
     }
 }
 
+/// Errors with [`ErrorKind::Unsupported`] for what a platform is known not to have.
+fn check_has(platform: &str, op: &Op, operands: &[&Type]) -> Result<()> {
+    lacks(platform, op, operands).map_or(Ok(()), |why| Err(unsupported(platform, op, why)))
+}
+
+/// Errors with [`ErrorKind::Unsupported`] for an op that speaks with other devices, of which a recorded program has none.
+fn check_is_alone(platform: &str, op: &Op) -> Result<()> {
+    match op {
+        Op::AllReduce { .. }
+        | Op::AllGather { .. }
+        | Op::ReduceScatter { .. }
+        | Op::AllToAll { .. }
+        | Op::CollectivePermute { .. } => Err(unsupported(platform, op, "a recorded program is on one device")),
+        _ => Ok(()),
+    }
+}
+
+fn unsupported(platform: &str, op: &Op, why: &str) -> Error {
+    Error::new(ErrorKind::Unsupported, op.name(), format!("is not supported on {platform}: {why}"))
+}
+
 impl Backend for Pjrt {
     fn name(&self) -> &str {
         &self.client.platform
@@ -361,28 +381,13 @@ impl Backend for Pjrt {
     }
 
     fn supports(&self, op: &Op, operands: &[&Type]) -> Result<()> {
-        let why = match op {
-            Op::AllReduce { .. }
-            | Op::AllGather { .. }
-            | Op::ReduceScatter { .. }
-            | Op::AllToAll { .. }
-            | Op::CollectivePermute { .. } => Some("a recorded program is on one device"),
-            _ => lacks(&self.client.platform, op, operands),
-        };
-        match why {
-            None => Ok(()),
-            Some(why) => {
-                let message = format!("is not supported on {}: {why}", self.client.platform);
-                Err(Error::new(ErrorKind::Unsupported, op.name(), message))
-            }
-        }
+        check_is_alone(&self.client.platform, op)?;
+        check_has(&self.client.platform, op, operands)
     }
 
     fn compile(&self, graph: &Graph, common: CompileOptions) -> Result<Arc<dyn Executable>> {
-        for node in &graph.nodes {
-            let operands: SmallVec<[&Type; 4]> = node.operands.iter().map(|&operand| graph.ty(operand)).collect();
-            self.supports(&node.op, &operands)?;
-        }
+        // What the platform lacks is found when the program is lowered.
+        graph.nodes.iter().try_for_each(|node| check_is_alone(&self.client.platform, &node.op))?;
         let lowered = self.lower(graph, &ProgramOptions { common, ..ProgramOptions::default() })?;
         self.executable(&lowered)
     }
@@ -422,10 +427,7 @@ mod tests {
     #[test]
     fn what_tpus_lack_is_known_before_they_are_asked() {
         let lacking = |platform: &str, graph: &Graph| {
-            graph.nodes.iter().any(|node| {
-                let operands: Vec<&Type> = node.operands.iter().map(|&operand| graph.ty(operand)).collect();
-                lacks(platform, &node.op, &operands).is_some()
-            })
+            graph.nodes.iter().any(|node| lacks(platform, &node.op, &graph.operand_types(node)).is_some())
         };
         let all = samples::every_op();
         assert!(!all.iter().any(|(_, graph)| lacking("cpu", graph)));

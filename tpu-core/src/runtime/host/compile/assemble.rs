@@ -1,6 +1,7 @@
 //! Pads, concatenations and reversals inside groups: read from their operands' memory, wherever a tile is.
 
-use super::lower::{LIGHT, Lowering, Memory, What};
+use super::lower::{LIGHT, Lowering};
+use super::lowered::{Memory, What};
 use super::size::{self, Size, Values};
 use super::view::{Root, View};
 use crate::ir::{NodeId, Op};

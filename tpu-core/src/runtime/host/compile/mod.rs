@@ -14,6 +14,7 @@ mod dot;
 mod form;
 mod fuse;
 mod lower;
+mod lowered;
 pub(super) mod memory;
 mod place;
 mod recompute;

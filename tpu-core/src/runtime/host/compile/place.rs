@@ -1,6 +1,7 @@
 //! The second half of lowering: from values and phases to places, tiles and the finished program.
 
-use super::lower::{Local, Lowered, Lowering, Memory, Spot, Step, What};
+use super::lower::Lowering;
+use super::lowered::{Local, Lowered, Memory, Spot, Step, What};
 use super::size::Values;
 use crate::ir::Value;
 use crate::runtime::host::pool::ALIGN;

@@ -1,7 +1,7 @@
 //! Slices of an operand at places given by indices.
 
 use super::super::scratch::{Memory, Scratch, planned};
-use super::index::{Slices, batch_sizes};
+use super::index::{Slices, Starts, batch_sizes};
 use super::movement::with_width;
 use super::strided::{self, Odometer, View};
 use super::{Operand, Target, split};
@@ -76,12 +76,7 @@ pub(super) fn gather(
         let (x, out) = (x.cells::<T>()?, y.cells::<T>()?);
         match Order::of(dims, rank) {
             Order::Between(0) => {
-                let inner = Inner::new(&window(&kept));
-                split::parts(out, inner.volume, inner.cost::<T>(), |first, part| {
-                    starts.for_each_block(first / inner.volume, part.len() / inner.volume, |at, starts| {
-                        inner.copy(&mut part[at * inner.volume..][..starts.len() * inner.volume], x, starts, 0);
-                    });
-                });
+                in_order(out, x, &starts, &Inner::new(&window(&kept)));
             }
             Order::Between(lead) => {
                 let (lead, inner) = kept.split_at(lead);
@@ -91,12 +86,7 @@ pub(super) fn gather(
             Order::Apart => {
                 // Computed as [batch …, slice …], then brought to the order of the result.
                 let mut arranged = memory.filled(out.len(), 0 as T)?;
-                let inner = Inner::new(&window(&kept));
-                split::parts(&mut arranged, inner.volume, inner.cost::<T>(), |first, part| {
-                    starts.for_each_block(first / inner.volume, part.len() / inner.volume, |at, starts| {
-                        inner.copy(&mut part[at * inner.volume..][..starts.len() * inner.volume], x, starts, 0);
-                    });
-                });
+                in_order(&mut arranged, x, &starts, &Inner::new(&window(&kept)));
                 let batch_axes = (0..rank).filter(|axis| !dims.offset_dims.contains(axis));
                 let sizes: Axes = starts.batch.iter().chain(&window(&kept).sizes).copied().collect();
                 let mut view = View::dense(y.ty.shape.sizes());
@@ -108,6 +98,16 @@ pub(super) fn gather(
         }
     });
     Ok(())
+}
+
+/// The slices of one index vector after the other.
+fn in_order<T: Pod + Send + Sync>(y: &mut [T], x: &[T], starts: &Starts<'_>, inner: &Inner) {
+    let volume = inner.volume;
+    split::parts(y, volume, inner.cost::<T>(), |first, part| {
+        starts.for_each_block(first / volume, part.len() / volume, |at, starts| {
+            inner.copy(&mut part[at * volume..][..starts.len() * volume], x, starts, 0);
+        });
+    });
 }
 
 /// The slices of all index vectors for one place of the leading axes after the other.
