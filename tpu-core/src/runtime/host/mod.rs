@@ -17,6 +17,7 @@ mod dot;
 mod gemm;
 pub(crate) mod kernels;
 mod panels;
+mod placement;
 mod pool;
 mod program;
 mod row;
@@ -148,7 +149,11 @@ impl Host {
         }
         let workers = (threads > 1).then(|| {
             let name = |index| format!("tpu-host-{index}");
-            rayon::ThreadPoolBuilder::new().num_threads(threads).thread_name(name).build()
+            let mut workers = rayon::ThreadPoolBuilder::new().num_threads(threads).thread_name(name);
+            if let Some(processors) = placement::processors(threads) {
+                workers = workers.start_handler(move |index| placement::stay_on(processors[index]));
+            }
+            workers.build()
         });
         let workers = workers.transpose().map_err(|error| {
             Error::new(ErrorKind::Execution, "host", format!("could not start {threads} threads: {error}"))
