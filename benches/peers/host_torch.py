@@ -82,17 +82,19 @@ def attention(p):
 
 @measure.case("convolution")
 def convolution(p):
-    dims, kernel, stride, groups = p["dims"], p["kernel"], p.get("stride", 1), p.get("groups", 1)
+    dims, kernel = p["dims"], p["kernel"]
+    stride, dilation, groups = p.get("stride", 1), p.get("dilation", 1), p.get("groups", 1)
     function = (F.conv1d, F.conv2d, F.conv3d)[dims - 1]
     x = tensor((p["batch"], p["in"]) + (p["size"],) * dims, 1)
     weight = tensor((p["out"], p["in"] // groups) + (kernel,) * dims, 2)
-    forward = lambda: function(x, weight, None, stride, kernel // 2, 1, groups)
+    forward = lambda: function(x, weight, None, stride, kernel // 2 * dilation, dilation, groups)
     if p["pass"] == "forward":
         return torch.no_grad()(lambda: [forward()])
     inputs = [x.requires_grad_(), weight.requires_grad_()]
     y = forward()
     gradient = tensor(tuple(y.shape), 3)
-    return lambda: torch.autograd.grad(y, inputs, gradient, retain_graph=True)
+    wanted = {"gradients": inputs, "input": inputs[:1], "weights": inputs[1:]}[p["pass"]]
+    return lambda: torch.autograd.grad(y, wanted, gradient, retain_graph=True)
 
 
 torch_training.register(compiled, ARGS.compile)
