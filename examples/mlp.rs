@@ -52,7 +52,7 @@ fn main() -> Result<()> {
     let rate = CosineWithWarmup { peak: 1e-2, floor: 1e-4, warmup: 10, total: options.steps };
 
     for step in 0..options.steps {
-        optimizer.set_lr(rate.at(step));
+        optimizer.set_lr(rate.at(step))?;
         optimizer.zero_grad();
         let loss = cross_entropy(&model.forward(&points)?, &labels, Default::default())?;
         loss.backward()?;

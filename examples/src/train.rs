@@ -57,7 +57,7 @@ impl<M: Learner> Trainer<M> {
     /// before the step; read it after the next step is queued, and the device never waits. Gradients are forgotten before the
     /// step ends, so that they are no results of its program.
     pub fn step(&mut self, batch: &M::Batch, lr: f64) -> Result<Tensor> {
-        self.optimizer.set_lr(lr);
+        self.optimizer.set_lr(lr)?;
         self.optimizer.zero_grad();
         let loss = self.model.loss(batch, self.dtype)?;
         match &self.scaler {

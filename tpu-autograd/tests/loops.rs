@@ -39,7 +39,7 @@ impl Training {
     }
 
     fn update(&mut self, loss: &Tensor, step: u64) -> Result<()> {
-        self.optimizer.set_lr(1e-3 / (1.0 + step as f64));
+        self.optimizer.set_lr(1e-3 / (1.0 + step as f64))?;
         self.optimizer.zero_grad();
         loss.backward()?;
         self.optimizer.step()

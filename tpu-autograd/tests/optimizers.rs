@@ -250,7 +250,7 @@ fn groups_that_do_not_fit_are_refused() -> Result<()> {
     assert!(optimizer.set_lrs(&[0.1]).unwrap_err().message().contains("2 groups, got 1"));
     optimizer.set_lrs(&[0.5, 0.25])?;
     assert_eq!((optimizer.lr(), optimizer.lrs()), (0.5, vec![0.5, 0.25]));
-    optimizer.set_lr(0.125);
+    optimizer.set_lr(0.125)?;
     assert_eq!(optimizer.lrs(), [0.125, 0.125]);
     Ok(())
 }

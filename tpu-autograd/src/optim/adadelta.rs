@@ -1,9 +1,10 @@
 //! Adadelta (Zeiler: *ADADELTA: an adaptive learning rate method*, 2012).
 
 use super::correction::decayed;
+use super::settings::from_zero;
 use super::{Count, Descent, Rule};
 use smallvec::{SmallVec, smallvec};
-use tpu_core::{Result, Tensor};
+use tpu_core::{Result, Tensor, ensure};
 
 /// Settings of [`Adadelta`]; the default is PyTorch's.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -43,6 +44,12 @@ impl Rule for AdadeltaOptions {
 
     fn kept(&self) -> &'static [&'static str] {
         &["square_avg", "acc_delta"]
+    }
+
+    fn check(&self) -> Result<()> {
+        let Self { lr, rho, eps, weight_decay } = *self;
+        ensure!((0.0..=1.0).contains(&rho), Value, Self::NAME, "requires rho from 0 to 1, got {rho}");
+        from_zero(Self::NAME, &[("lr", lr), ("eps", eps), ("weight_decay", weight_decay)])
     }
 
     fn lr(&self) -> f64 {

@@ -1,6 +1,7 @@
 //! Adagrad (Duchi, Hazan and Singer: *Adaptive subgradient methods*, JMLR 2011).
 
 use super::correction::{Correction, decayed};
+use super::settings::from_zero;
 use super::{Count, Descent, Rule};
 use smallvec::{SmallVec, smallvec};
 use tpu_core::{Result, Tensor};
@@ -48,6 +49,12 @@ impl Rule for AdagradOptions {
     fn initial(&self, grad: &Tensor) -> Result<SmallVec<[Tensor; 2]>> {
         let start = self.initial_accumulator_value;
         Ok(smallvec![if start == 0.0 { grad.zeros_like()? } else { grad.ones_like()?.mul(start)? }])
+    }
+
+    fn check(&self) -> Result<()> {
+        let Self { lr, lr_decay, weight_decay, initial_accumulator_value: start, eps } = *self;
+        from_zero(Self::NAME, &[("lr", lr), ("lr_decay", lr_decay), ("weight_decay", weight_decay), ("eps", eps)])?;
+        from_zero(Self::NAME, &[("initial_accumulator_value", start)])
     }
 
     fn lr(&self) -> f64 {

@@ -2,6 +2,7 @@
 
 use super::adamw::{averages, corrections};
 use super::correction::{Correction, decayed};
+use super::settings::{betas, from_zero};
 use super::{Count, Descent, Rule};
 use smallvec::{SmallVec, smallvec};
 use tpu_core::{Result, Tensor};
@@ -45,6 +46,11 @@ impl Rule for AdamOptions {
 
     fn kept(&self) -> &'static [&'static str] {
         if self.amsgrad { &["exp_avg", "exp_avg_sq", "max_exp_avg_sq"] } else { &["exp_avg", "exp_avg_sq"] }
+    }
+
+    fn check(&self) -> Result<()> {
+        betas(Self::NAME, self.betas)?;
+        from_zero(Self::NAME, &[("lr", self.lr), ("eps", self.eps), ("weight_decay", self.weight_decay)])
     }
 
     fn lr(&self) -> f64 {

@@ -1,6 +1,7 @@
 //! Adamax: Adam with the infinity norm (Kingma and Ba: *Adam: a method for stochastic optimization*, ICLR 2015, section 7.1).
 
 use super::correction::{Correction, decayed};
+use super::settings::{betas, from_zero};
 use super::{Count, Descent, Rule};
 use smallvec::{SmallVec, smallvec};
 use tpu_core::{Result, Tensor};
@@ -42,6 +43,11 @@ impl Rule for AdamaxOptions {
 
     fn kept(&self) -> &'static [&'static str] {
         &["exp_avg", "exp_inf"]
+    }
+
+    fn check(&self) -> Result<()> {
+        betas(Self::NAME, self.betas)?;
+        from_zero(Self::NAME, &[("lr", self.lr), ("eps", self.eps), ("weight_decay", self.weight_decay)])
     }
 
     fn lr(&self) -> f64 {

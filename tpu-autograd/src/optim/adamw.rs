@@ -1,6 +1,7 @@
 //! Adam with decoupled weight decay (Loshchilov and Hutter: *Decoupled weight decay regularization*, ICLR 2019).
 
 use super::correction::Correction;
+use super::settings::{betas, from_zero};
 use super::{Count, Descent, Rule};
 use smallvec::{SmallVec, smallvec};
 use tpu_core::{Result, Tensor};
@@ -59,6 +60,11 @@ impl Rule for AdamWOptions {
 
     fn kept(&self) -> &'static [&'static str] {
         &["exp_avg", "exp_avg_sq"]
+    }
+
+    fn check(&self) -> Result<()> {
+        betas(Self::NAME, self.betas)?;
+        from_zero(Self::NAME, &[("lr", self.lr), ("eps", self.eps), ("weight_decay", self.weight_decay)])
     }
 
     fn lr(&self) -> f64 {

@@ -1,6 +1,7 @@
 //! What optimizers that look at one parameter at a time have in common: groups, the count of steps, skipping, state.
 
 use super::Optimizer;
+use super::settings::from_zero;
 use crate::{Param, no_grad};
 use smallvec::SmallVec;
 use std::collections::{BTreeMap, BTreeSet, HashSet};
@@ -25,10 +26,8 @@ pub trait Rule {
         self.kept().iter().map(|_| grad.zeros_like()).collect()
     }
 
-    /// Errors if the settings contradict each other, which most cannot.
-    fn check(&self) -> Result<()> {
-        Ok(())
-    }
+    /// Errors if a setting is out of the range that PyTorch takes, or settings contradict each other.
+    fn check(&self) -> Result<()>;
 
     /// The learning rate.
     fn lr(&self) -> f64;
@@ -112,14 +111,31 @@ pub struct Descent<R> {
 
 impl<R: Rule> Descent<R> {
     /// An optimizer of named parameters, as [`named_parameters`](crate::nn::Module::named_parameters) gives them. Errors
-    /// unless they are of float dtype, or if the settings contradict each other.
+    /// without any, unless they are of float dtype, or on settings that PyTorch refuses: a learning rate, a decay, an `eps` or a
+    /// momentum that is negative or NaN, betas outside `0..1`, settings that contradict each other.
+    ///
+    /// ```
+    /// use tpu_autograd::Param;
+    /// use tpu_autograd::optim::{AdamW, AdamWOptions};
+    /// use tpu_core::Tensor;
+    /// let params = vec![("w".into(), Param::new(Tensor::from_slice(&[1.0f32])?))];
+    /// let error = AdamW::new(params, AdamWOptions { lr: -0.1, ..Default::default() }).err().expect("negative");
+    /// assert_eq!(error.message(), "requires lr from 0 on, got -0.1");
+    /// # Ok::<(), tpu_core::Error>(())
+    /// ```
+    #[track_caller]
     pub fn new(params: Vec<(String, Param)>, options: R) -> Result<Self> {
         Self::with_groups(vec![Group { params, options }])
     }
 
-    /// An optimizer of groups of parameters. Errors as [`new`](Self::new), and without a group, or if a parameter or a name is in
-    /// the groups twice.
+    /// An optimizer of groups of parameters, some of which may be empty. Errors as [`new`](Self::new), and if a parameter or a
+    /// name is in the groups twice.
+    #[track_caller]
     pub fn with_groups(groups: Vec<Group<R>>) -> Result<Self> {
+        Tensor::checked(|| Self::of_groups(groups))
+    }
+
+    fn of_groups(groups: Vec<Group<R>>) -> Result<Self> {
         ensure!(!groups.is_empty(), Value, R::NAME, "requires at least one group of parameters, got none");
         let counts = vec![Count { steps: 0, skipped: None }];
         let (params, kept, count_of) = (Vec::new(), Vec::new(), Vec::new());
@@ -129,6 +145,7 @@ impl<R: Rule> Descent<R> {
             optimizer.groups.push((params.len(), options));
             optimizer.params.extend(params);
         }
+        ensure!(!optimizer.params.is_empty(), Value, R::NAME, "requires at least one parameter, got none");
         let mut names = HashSet::new();
         for (at, (name, param)) in optimizer.params.iter().enumerate() {
             let dtype = param.dtype();
@@ -239,14 +256,19 @@ impl<R: Rule> Optimizer for Descent<R> {
     }
 
     fn set_lrs(&mut self, lrs: &[f64]) -> Result<()> {
-        let (want, got) = (self.groups.len(), lrs.len());
-        ensure!(want == got, Value, R::NAME, "requires one learning rate for each of {want} groups, got {got}");
+        Tensor::checked(|| {
+            let (want, got) = (self.groups.len(), lrs.len());
+            ensure!(want == got, Value, R::NAME, "requires one learning rate for each of {want} groups, got {got}");
+            lrs.iter().try_for_each(|&lr| from_zero(R::NAME, &[("lr", lr)]))
+        })?;
         self.groups.iter_mut().zip(lrs).for_each(|((_, options), &lr)| options.set_lr(lr));
         Ok(())
     }
 
-    fn set_lr(&mut self, lr: f64) {
+    fn set_lr(&mut self, lr: f64) -> Result<()> {
+        Tensor::checked(|| from_zero(R::NAME, &[("lr", lr)]))?;
         self.groups.iter_mut().for_each(|(_, options)| options.set_lr(lr));
+        Ok(())
     }
 
     fn state(&self) -> Result<BTreeMap<String, Tensor>> {

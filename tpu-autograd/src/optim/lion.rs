@@ -1,5 +1,6 @@
 //! Lion (Chen et al.: *Symbolic discovery of optimization algorithms*, NeurIPS 2023, algorithm 2).
 
+use super::settings::{betas, from_zero};
 use super::{Count, Descent, Rule};
 use smallvec::{SmallVec, smallvec};
 use tpu_core::{Result, Tensor};
@@ -37,6 +38,11 @@ impl Rule for LionOptions {
 
     fn kept(&self) -> &'static [&'static str] {
         &["exp_avg"]
+    }
+
+    fn check(&self) -> Result<()> {
+        betas(Self::NAME, self.betas)?;
+        from_zero(Self::NAME, &[("lr", self.lr), ("weight_decay", self.weight_decay)])
     }
 
     fn lr(&self) -> f64 {

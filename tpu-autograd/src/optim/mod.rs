@@ -14,6 +14,7 @@ mod lion;
 mod plateau;
 mod rmsprop;
 mod schedule;
+mod settings;
 mod sgd;
 
 pub use adadelta::{Adadelta, AdadeltaOptions};
@@ -51,7 +52,9 @@ pub trait Optimizer {
     /// The learning rate of each group.
     fn lrs(&self) -> Vec<f64>;
 
-    /// Changes the learning rate of each group, from the next update on. Errors unless there is one for each.
+    /// Changes the learning rate of each group, from the next update on. Errors, and changes nothing, unless there is one from 0
+    /// on for each.
+    #[track_caller]
     fn set_lrs(&mut self, lrs: &[f64]) -> Result<()>;
 
     /// The learning rate of the first group.
@@ -59,8 +62,9 @@ pub trait Optimizer {
         self.lrs()[0]
     }
 
-    /// Changes the learning rate of all groups.
-    fn set_lr(&mut self, lr: f64);
+    /// Changes the learning rate of all groups, from the next update on. Errors, and changes nothing, if it is negative or NaN.
+    #[track_caller]
+    fn set_lr(&mut self, lr: f64) -> Result<()>;
 
     /// Everything besides the parameters that the next update depends on, by name, for a checkpoint.
     fn state(&self) -> Result<BTreeMap<String, Tensor>>;

@@ -1,6 +1,7 @@
 //! RMSprop (Hinton: *Neural networks for machine learning*, lecture 6, 2012).
 
 use super::correction::decayed;
+use super::settings::from_zero;
 use super::{Count, Descent, Rule};
 use smallvec::{SmallVec, smallvec};
 use tpu_core::{Result, Tensor};
@@ -52,6 +53,12 @@ impl Rule for RmsPropOptions {
             (false, false) => &["square_avg", "momentum_buffer"],
             (false, true) => &["square_avg", "grad_avg", "momentum_buffer"],
         }
+    }
+
+    fn check(&self) -> Result<()> {
+        let Self { lr, alpha, eps, weight_decay, momentum, centered: _ } = *self;
+        from_zero(Self::NAME, &[("lr", lr), ("alpha", alpha), ("eps", eps)])?;
+        from_zero(Self::NAME, &[("weight_decay", weight_decay), ("momentum", momentum)])
     }
 
     fn lr(&self) -> f64 {

@@ -1,5 +1,6 @@
 //! Stochastic gradient descent with momentum.
 
+use super::settings::from_zero;
 use super::{Count, Descent, Rule};
 use smallvec::{SmallVec, smallvec};
 use tpu_core::{Result, Tensor, ensure};
@@ -48,6 +49,9 @@ impl Rule for SgdOptions {
     }
 
     fn check(&self) -> Result<()> {
+        let Self { lr, momentum, weight_decay, dampening, nesterov: _ } = *self;
+        from_zero("sgd", &[("lr", lr), ("momentum", momentum), ("weight_decay", weight_decay)])?;
+        ensure!(!dampening.is_nan(), Value, "sgd", "requires a number as dampening, got {dampening}");
         ensure!(
             !self.nesterov || (self.momentum > 0.0 && self.dampening == 0.0),
             Value,
