@@ -4,6 +4,7 @@
 //! branch the branch, so that what they do among themselves there finds all of them.
 
 use super::arguments::{Arguments, Held, Lent, State};
+use super::pool::Block;
 use super::program::{Call, Frame, Given, Located, Program};
 use super::trace::Times;
 use crate::Result;
@@ -74,9 +75,12 @@ impl ControlStep {
             if arguments.is_empty() {
                 continue;
             }
-            for (frame, given) in
-                inside().zip(call((branch, times.get(number)), inside(), arguments.iter_mut(), threads)?)
-            {
+            for (frame, given) in inside().zip(call(
+                (branch, times.get(number)),
+                inside().map(|frame| (frame, &[][..])),
+                arguments.iter_mut(),
+                threads,
+            )?) {
                 for (result, (ty, location)) in given.results.iter().zip(&self.results) {
                     copy(result.at(), frame.at(*location), ty);
                 }
@@ -92,8 +96,10 @@ impl ControlStep {
     fn repeat(&self, cond: Timed<'_>, body: Timed<'_>, frames: &[Frame<'_>], threads: bool) -> Result<()> {
         let mut states: SmallVec<[State; 1]> = frames.iter().map(|frame| self.enter(frame)).collect();
         let mut going: SmallVec<[bool; 1]> = frames.iter().map(|_| true).collect();
+        let lay = |(state, frame): (&State, &Frame<'_>)| body.0.lay(|index| state.at(index), frame.pool, threads);
+        let laid: SmallVec<[SmallVec<[Block; 1]>; 1]> = states.iter().zip(frames).map(lay).collect();
         loop {
-            let inside = || frames.iter().zip(&going).filter(|(_, going)| **going).map(|(frame, _)| frame);
+            let inside = || frames.iter().zip(&going).filter(|(_, going)| **going).map(|(frame, _)| (frame, &[][..]));
             let values = |state: &State| Lent((0..state.0.len()).map(|index| state.at(index)).collect());
             let mut lent: SmallVec<[Lent; 1]> = states.iter().map(values).collect();
             let mut answers = call(cond, inside(), chosen(&mut lent, &going), threads)?.into_iter();
@@ -104,7 +110,8 @@ impl ControlStep {
             if !going.contains(&true) {
                 break;
             }
-            let inside = frames.iter().zip(&going).filter(|(_, going)| **going).map(|(frame, _)| frame);
+            let all = frames.iter().zip(&laid).zip(&going);
+            let inside = all.filter(|(_, going)| **going).map(|((frame, laid), _)| (frame, &laid[..]));
             let given = call(body, inside, chosen(&mut states, &going), threads)?;
             for (state, given) in chosen(&mut states, &going).zip(given) {
                 state.0 = given.results.into_iter().map(Some).collect();
@@ -149,15 +156,19 @@ fn chosen<'a, T>(all: &'a mut [T], going: &'a [bool]) -> impl Iterator<Item = &'
     all.iter_mut().zip(going).filter(|(_, going)| **going).map(|(one, _)| one)
 }
 
-/// Runs a program inside these frames together.
+/// Runs a program inside these frames together, with what was laid in panels for it.
 fn call<'f, 'p: 'f, A: Arguments + 'f>(
     (program, times): Timed<'_>,
-    frames: impl Iterator<Item = &'f Frame<'p>>,
+    frames: impl Iterator<Item = (&'f Frame<'p>, &'f [Block])>,
     arguments: impl Iterator<Item = &'f mut A>,
     threads: bool,
 ) -> Result<SmallVec<[Given; 1]>> {
-    let call =
-        |(frame, arguments): (&'f Frame<'p>, &'f mut A)| Call { replica: frame.replica, pool: frame.pool, arguments };
+    let call = |((frame, laid), arguments): ((&'f Frame<'p>, &'f [Block]), &'f mut A)| Call {
+        replica: frame.replica,
+        pool: frame.pool,
+        arguments,
+        laid,
+    };
     program.run(&mut frames.zip(arguments).map(call).collect::<SmallVec<[Call<'f>; 1]>>(), threads, times)
 }
 

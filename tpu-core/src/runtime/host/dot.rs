@@ -1,9 +1,10 @@
-//! Matrix products by strides: of 16-bit floats by [`panels`], of others through the `gemm` crate, or [`skinny`] where an f32
-//! operand has few rows.
+//! Matrix products by strides: of 16-bit floats by [`panels`], of f32 by [`blocked`], or [`skinny`] where an operand has few
+//! rows, of others through the `gemm` crate. That one also has f32 where it has kernels that we have not: AVX-512 and NEON.
 //!
-//! Operands are read where they are, transposed or not; batches run in parallel. `gemm` splits rows and columns among
-//! threads and never the sum, so results do not depend on the number of threads.
+//! Operands are read where they are, transposed or not; batches run in parallel. Rows and columns are split among threads and
+//! never the sum, so results do not depend on the number of threads.
 
+use super::blocked::{self, Blocked, Right};
 use super::gemm::{At, Factor};
 use super::panels::{self, Panels};
 use super::row::isa::Isa;
@@ -41,6 +42,8 @@ pub(crate) struct Dot {
     pub out_base: u32,
     pub out_offset: usize,
     pub isa: Isa,
+    /// Its number among the products of a loop's body whose right operand is laid in panels before the loop.
+    pub laid: Option<usize>,
 }
 
 impl Dot {
@@ -53,24 +56,54 @@ impl Dot {
     pub fn flops(&self) -> f64 {
         2.0 * self.count() as f64 * self.m as f64 * self.n as f64 * self.k as f64
     }
+
+    /// Whether it pays to lay the right operand in panels if it is that of many products: each has few rows.
+    pub fn may_be_laid(&self) -> bool {
+        const MOST: usize = 512;
+        let blocked = own(self.factors) && self.m.min(self.n) > FEW;
+        blocked && self.count() == 1 && self.m <= MOST && self.k > 0
+    }
+
+    /// Numbers of the right operand laid in panels.
+    pub fn numbers_laid(&self) -> usize {
+        blocked::laid(self.k, self.n)
+    }
+
+    /// Lays the right operand in panels.
+    ///
+    /// # Safety
+    ///
+    /// The operand is behind `base`, and [`numbers_laid`](Self::numbers_laid) numbers may be written to.
+    pub unsafe fn lay(&self, base: *const u8, to: *mut f32, parallel: bool) {
+        let from = base.wrapping_add(self.rhs.offset).cast();
+        // SAFETY: passed on to the caller.
+        unsafe { blocked::lay((self.k, self.n), from, (self.rhs.row, self.rhs.col), to, Isa::available(), parallel) };
+    }
+}
+
+/// Whether products of more than a few rows are ours: the best of this machine whatever level is asked for, so that bits are
+/// the same.
+fn own(factors: DType) -> bool {
+    factors == DType::F32 && Isa::available() == Isa::Avx2
 }
 
 /// Addresses that tasks share.
 #[derive(Clone, Copy)]
-struct Shared(*mut u8, *const u8, *const u8);
+struct Shared(*mut u8, *const u8, *const u8, Option<*const f32>);
 // SAFETY: tasks write disjoint products and operands are only read.
 unsafe impl Sync for Shared {}
 
-/// Runs a product. With `parallel`, in the current thread pool.
+/// Runs a product. With `parallel`, in the current thread pool. The right operand may be there `laid` in panels too.
 ///
 /// # Safety
 ///
 /// The bases are good for what the strides and sizes of `dot` reach; the result overlaps no operand.
-pub(crate) unsafe fn run(dot: &Dot, bases: &[*mut u8], parallel: bool) {
+pub(crate) unsafe fn run(dot: &Dot, bases: &[*mut u8], laid: Option<*const f32>, parallel: bool) {
     let shared = Shared(
         bases[dot.out_base as usize].wrapping_add(dot.out_offset),
         bases[dot.lhs.base as usize].wrapping_add(dot.lhs.offset),
         bases[dot.rhs.base as usize].wrapping_add(dot.rhs.offset),
+        laid,
     );
     let count = dot.count();
     let threads = if parallel { rayon::current_num_threads() } else { 1 };
@@ -82,6 +115,9 @@ pub(crate) unsafe fn run(dot: &Dot, bases: &[*mut u8], parallel: bool) {
                 DType::BF16 | DType::F16 => halves(dot, shared, index, if inner { threads } else { 1 }),
                 DType::F32 => match skinny(dot, shared, index) {
                     Some(few) => by_rows(dot, &few, inner),
+                    None if own(DType::F32) && dot.k > 0 => {
+                        by_blocks(dot, shared, index, if inner { threads } else { 1 })
+                    }
                     None => product::<f32>(dot, shared, index, inner),
                 },
                 DType::F64 => product::<f64>(dot, shared, index, inner),
@@ -154,6 +190,26 @@ impl Whole {
     fn get(&self) -> &Skinny {
         &self.0
     }
+}
+
+/// A product of f32, on so many threads.
+unsafe fn by_blocks(dot: &Dot, shared: &Shared, index: usize, threads: usize) {
+    let (lhs, rhs) = skip(dot, index);
+    let matrix =
+        || Right::Matrix { from: shared.2.cast::<f32>().wrapping_add(rhs), depth: dot.rhs.row, column: dot.rhs.col };
+    let of = Blocked {
+        rows: dot.m,
+        columns: dot.n,
+        depth: dot.k,
+        a: shared.1.cast::<f32>().wrapping_add(lhs),
+        a_row: dot.lhs.row,
+        a_depth: dot.lhs.col,
+        b: shared.3.map_or_else(matrix, Right::Laid),
+        y: shared.0.cast::<f32>().wrapping_add(index * dot.m * dot.n),
+        y_row: dot.n,
+    };
+    // SAFETY: passed on to the caller.
+    unsafe { blocked::run(&of, Isa::available(), threads) };
 }
 
 /// A product of 16-bit floats, on so many threads.

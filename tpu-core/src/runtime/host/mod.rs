@@ -8,6 +8,7 @@
 
 mod arguments;
 mod attention;
+mod blocked;
 mod buffer;
 mod collective;
 mod compile;
@@ -282,7 +283,7 @@ impl HostExecutable {
             rows.iter_mut().for_each(|row| arguments.push(FromOutside::new(row)));
             let calls = pools.iter().zip(&mut arguments).zip(0..);
             let mut calls: SmallVec<[Call<'_>; 1]> =
-                calls.map(|((pool, arguments), replica)| Call { replica, pool, arguments }).collect();
+                calls.map(|((pool, arguments), replica)| Call { replica, pool, arguments, laid: &[] }).collect();
             let given = self.program.run(&mut calls, threads, self.trace.as_ref().map(|trace| &trace.times))?;
             let mut outcomes = Vec::with_capacity(given.len());
             for given in given {

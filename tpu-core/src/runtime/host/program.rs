@@ -186,7 +186,10 @@ impl Step {
                 row::run::run(program, Bases { all: bases, scratch: arena.wrapping_add(*scratch) }, parallel);
             },
             // SAFETY: as above; the result of a product is never planned onto an operand.
-            Self::Dot(step) => unsafe { dot::run(step, bases, parallel) },
+            Self::Dot(step) => unsafe {
+                let laid = step.laid.and_then(|number| frame.laid.get(number));
+                dot::run(step, bases, laid.map(|block| block.at().cast_const().cast()), parallel);
+            },
             // SAFETY: as above; neither are those of attention.
             Self::Attention(step) => unsafe { attention::run(step, bases, parallel) },
             // SAFETY: as above; neither is that of a copy.
@@ -234,6 +237,8 @@ pub(super) struct Call<'a> {
     /// Its memory.
     pub pool: &'a Arc<Pool>,
     pub arguments: &'a mut dyn Arguments,
+    /// Right operands of products that were laid in panels before.
+    pub laid: &'a [Block],
 }
 
 /// One device's values during a run.
@@ -247,6 +252,7 @@ pub(super) struct Frame<'a> {
     /// Results that no step computes, ready from the start.
     given: SmallVec<[Option<Held>; 8]>,
     checks: Vec<i32>,
+    laid: &'a [Block],
 }
 
 impl Frame<'_> {
@@ -323,6 +329,42 @@ impl Program {
         Ok(given)
     }
 
+    /// Numbers products of the body of a loop whose right operand is the same in each round, so that it is laid in panels once.
+    pub fn find_laid(&mut self) {
+        let stays = |base: u32| {
+            let index = (base as usize).checked_sub(FIRST_ARGUMENT as usize);
+            let result = index.and_then(|index| Some((index, self.results.get(index)?.1)));
+            matches!(result, Some((index, Source::Argument(given))) if given == index)
+        };
+        let mut count = 0;
+        for step in &mut self.steps {
+            if let Step::Dot(dot) = step
+                && dot.may_be_laid()
+                && stays(dot.rhs.base)
+            {
+                dot.laid = Some(count);
+                count += 1;
+            }
+        }
+    }
+
+    /// These operands, laid in panels. The arguments of the loop are `at` their addresses. None at all where memory is short.
+    pub fn lay(&self, at: impl Fn(usize) -> *mut u8, pool: &Arc<Pool>, threads: bool) -> SmallVec<[Block; 1]> {
+        let mut all = SmallVec::new();
+        for step in &self.steps {
+            if let Step::Dot(dot) = step
+                && dot.laid.is_some()
+            {
+                let Ok(block) = pool.allocate(dot.numbers_laid() * size_of::<f32>()) else { return SmallVec::new() };
+                let base = at((dot.rhs.base - FIRST_ARGUMENT) as usize);
+                // SAFETY: the argument is as the compiler derived the product from; the block has room for its panels.
+                unsafe { dot.lay(base, block.at().cast(), threads) };
+                all.push(block);
+            }
+        }
+        all
+    }
+
     fn batches_before_checks(&self) -> usize {
         let end = self.check_end.unwrap_or(0);
         self.batches.partition_point(|batch| batch.steps.start < end)
@@ -385,7 +427,7 @@ impl Program {
                 },
             });
         }
-        Ok(Frame { replica: call.replica, pool, bases, arena, slots, given, checks: Vec::new() })
+        Ok(Frame { replica: call.replica, pool, bases, arena, slots, given, checks: Vec::new(), laid: call.laid })
     }
 
     /// Reads the checks, and gives memory to the results that had to wait for them.

@@ -9,7 +9,7 @@
 use super::row::isa::Isa;
 
 /// The most rows of the small operand.
-pub(crate) const FEW: usize = 16;
+pub(crate) const FEW: usize = 15;
 /// Depth of a block, as many rows of the large operand as the cache has room for in one column of lines.
 const BLOCK: usize = 256;
 /// Rows of the large operand that lie side by side in a vector.

@@ -5,9 +5,12 @@
 //! are grouped nor on the instruction set, of which there is one generic source.
 
 use super::row::isa::Isa;
+use super::widen::{EIGHT, Eight};
 
 /// Columns of a tile.
 pub(crate) const COLUMNS: usize = 16;
+/// The most rows of one.
+pub(crate) const ROWS: usize = 6;
 
 /// `c[i, j] = Σ a[i, p] b[p, j]` for `rows` rows and at most [`COLUMNS`] columns; steps are in elements.
 pub(crate) struct Product {
@@ -62,12 +65,12 @@ pub(crate) fn kernel(isa: Isa) -> Kernel {
 #[target_feature(enable = "avx2,fma")]
 unsafe fn avx2(of: &Product) {
     // SAFETY: passed on to the caller.
-    unsafe { product(of) }
+    unsafe { product::<std::arch::x86_64::__m256>(of) }
 }
 
 unsafe fn portable(of: &Product) {
     // SAFETY: passed on to the caller.
-    unsafe { product(of) }
+    unsafe { product::<[f32; EIGHT]>(of) }
 }
 
 /// Rows of the next tile: six as long as what is left is not one or two, which would wait for their own sums.
@@ -75,24 +78,24 @@ fn height(left: usize) -> usize {
     match left {
         7 | 8 => 4,
         9 => 5,
-        _ => left.min(6),
+        _ => left.min(ROWS),
     }
 }
 
 #[inline(always)]
-unsafe fn product(of: &Product) {
+unsafe fn product<V: Eight>(of: &Product) {
     let mut row = 0;
     while row < of.rows {
         let height = height(of.rows - row);
         // SAFETY: passed on to the caller; the rows are within `rows`.
         unsafe {
             match height {
-                1 => tile::<1>(of, row),
-                2 => tile::<2>(of, row),
-                3 => tile::<3>(of, row),
-                4 => tile::<4>(of, row),
-                5 => tile::<5>(of, row),
-                _ => tile::<6>(of, row),
+                1 => tile::<V, 1>(of, row),
+                2 => tile::<V, 2>(of, row),
+                3 => tile::<V, 3>(of, row),
+                4 => tile::<V, 4>(of, row),
+                5 => tile::<V, 5>(of, row),
+                _ => tile::<V, 6>(of, row),
             }
         }
         row += height;
@@ -100,54 +103,70 @@ unsafe fn product(of: &Product) {
 }
 
 #[inline(always)]
-unsafe fn tile<const R: usize>(of: &Product, first: usize) {
-    let mut sums = [[0f32; COLUMNS]; R];
-    for outer in 0..of.depth[0] {
-        // SAFETY: the caller's `a` and `b` reach as far as rows and depth do.
-        let (mut a, mut b) =
-            unsafe { (of.a.add(first * of.a_row + outer * of.a_depth[0]), of.b.add(outer * of.depth[1] * of.b_row)) };
-        for _ in 0..of.depth[1] {
-            // SAFETY: as above.
-            let row = unsafe { b.cast::<[f32; COLUMNS]>().read_unaligned() };
-            for (r, sums) in sums.iter_mut().enumerate() {
-                // SAFETY: as above.
-                let x = unsafe { *a.add(r * of.a_row) };
-                for (sum, y) in sums.iter_mut().zip(row) {
-                    *sum = x.mul_add(y, *sum);
-                }
-            }
-            a = a.wrapping_add(of.a_depth[1]);
-            b = b.wrapping_add(of.b_row);
-        }
+unsafe fn tile<V: Eight, const R: usize>(of: &Product, first: usize) {
+    // Where the sums go is often not in the cache: it is fetched while they grow.
+    for r in first..first + R {
+        fetch(of.c.wrapping_add(r * of.c_row));
+        fetch(of.c.wrapping_add(r * of.c_row + of.columns.saturating_sub(1)));
     }
-    for (r, sums) in sums.iter().enumerate() {
-        // SAFETY: the caller's `c` has `columns` elements in each row; a factor is there for each row.
-        unsafe {
+    // SAFETY: the caller's `a` and `b` reach as far as rows and depth do, `c` as far as rows and columns; a factor is there for
+    // each row.
+    unsafe {
+        let mut sums = [[V::splat(0.0); 2]; R];
+        for outer in 0..of.depth[0] {
+            let mut a = of.a.add(first * of.a_row + outer * of.a_depth[0]);
+            let mut b = of.b.add(outer * of.depth[1] * of.b_row);
+            for _ in 0..of.depth[1] {
+                let row = [V::f32s(b), V::f32s(b.add(EIGHT))];
+                for (r, sums) in sums.iter_mut().enumerate() {
+                    let x = V::splat(*a.add(r * of.a_row));
+                    *sums = [x.mul_add(row[0], sums[0]), x.mul_add(row[1], sums[1])];
+                }
+                a = a.wrapping_add(of.a_depth[1]);
+                b = b.wrapping_add(of.b_row);
+            }
+        }
+        for (r, sums) in sums.into_iter().enumerate() {
             let c = of.c.add((first + r) * of.c_row);
             if of.columns == COLUMNS {
-                let c = c.cast::<[f32; COLUMNS]>();
-                c.write_unaligned(put(of.put, first + r, || c.read_unaligned(), sums));
+                put(of.put, first + r, c, sums);
             } else {
-                let old = || std::array::from_fn(|j| if j < of.columns { *c.add(j) } else { 0.0 });
-                let new: [f32; COLUMNS] = put(of.put, first + r, old, sums);
-                (0..of.columns).for_each(|j| *c.add(j) = new[j]);
+                let mut row = [0f32; COLUMNS];
+                if !matches!(of.put, Put::Set) {
+                    (0..of.columns).for_each(|j| row[j] = *c.add(j));
+                }
+                put(of.put, first + r, row.as_mut_ptr(), sums);
+                (0..of.columns).for_each(|j| *c.add(j) = row[j]);
             }
         }
     }
 }
 
+/// Asks for a line of the cache, where the processor can be asked.
 #[inline(always)]
-unsafe fn put(how: Put, row: usize, old: impl FnOnce() -> [f32; COLUMNS], sums: &[f32; COLUMNS]) -> [f32; COLUMNS] {
-    match how {
-        Put::Set => *sums,
-        Put::Add => {
-            let old = old();
-            std::array::from_fn(|j| old[j] + sums[j])
-        }
-        Put::Rescale(factors) => {
-            // SAFETY: passed on to the caller.
-            let (old, factor) = (old(), unsafe { *factors.add(row) });
-            std::array::from_fn(|j| old[j].mul_add(factor, sums[j]))
+fn fetch(at: *const f32) {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: a prefetch reads nothing: any address will do.
+    unsafe {
+        std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T0 }>(at.cast());
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = at;
+}
+
+/// Puts sums of a row where there is room for [`COLUMNS`] numbers.
+#[inline(always)]
+unsafe fn put<V: Eight>(how: Put, row: usize, c: *mut f32, sums: [V; 2]) {
+    for (half, sum) in sums.into_iter().enumerate() {
+        // SAFETY: passed on to the caller.
+        unsafe {
+            let c = c.add(half * EIGHT);
+            let new = match how {
+                Put::Set => sum,
+                Put::Add => V::f32s(c).add(sum),
+                Put::Rescale(factors) => V::f32s(c).mul_add(V::splat(*factors.add(row)), sum),
+            };
+            new.store(c);
         }
     }
 }

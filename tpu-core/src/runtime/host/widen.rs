@@ -5,7 +5,7 @@ use super::tile::COLUMNS;
 use half::{bf16, f16};
 
 /// Numbers of an [`Eight`].
-const EIGHT: usize = 8;
+pub(crate) const EIGHT: usize = 8;
 
 /// Eight f32 side by side.
 ///
@@ -17,6 +17,10 @@ pub(crate) trait Eight: Copy {
     unsafe fn bf16s(from: *const bf16) -> Self;
     unsafe fn f16s(from: *const f16) -> Self;
     unsafe fn store(self, to: *mut f32);
+    unsafe fn splat(x: f32) -> Self;
+    unsafe fn add(self, other: Self) -> Self;
+    /// `self · by + to`, rounded once.
+    unsafe fn mul_add(self, by: Self, to: Self) -> Self;
     /// Rows as columns.
     unsafe fn turned(rows: [Self; EIGHT]) -> [Self; EIGHT];
 }
@@ -42,6 +46,18 @@ impl Eight for [f32; EIGHT] {
     unsafe fn store(self, to: *mut f32) {
         // SAFETY: as above.
         unsafe { to.cast::<Self>().write_unaligned(self) }
+    }
+    #[inline(always)]
+    unsafe fn splat(x: f32) -> Self {
+        [x; EIGHT]
+    }
+    #[inline(always)]
+    unsafe fn add(self, other: Self) -> Self {
+        std::array::from_fn(|lane| self[lane] + other[lane])
+    }
+    #[inline(always)]
+    unsafe fn mul_add(self, by: Self, to: Self) -> Self {
+        std::array::from_fn(|lane| self[lane].mul_add(by[lane], to[lane]))
     }
     #[inline(always)]
     unsafe fn turned(rows: [Self; EIGHT]) -> [Self; EIGHT] {
@@ -79,6 +95,21 @@ mod x86 {
         unsafe fn store(self, to: *mut f32) {
             // SAFETY: as above.
             unsafe { _mm256_storeu_ps(to, self) }
+        }
+        #[inline(always)]
+        unsafe fn splat(x: f32) -> Self {
+            // SAFETY: as above.
+            unsafe { _mm256_set1_ps(x) }
+        }
+        #[inline(always)]
+        unsafe fn add(self, other: Self) -> Self {
+            // SAFETY: as above.
+            unsafe { _mm256_add_ps(self, other) }
+        }
+        #[inline(always)]
+        unsafe fn mul_add(self, by: Self, to: Self) -> Self {
+            // SAFETY: as above.
+            unsafe { _mm256_fmadd_ps(self, by, to) }
         }
         #[inline(always)]
         unsafe fn turned(x: [Self; EIGHT]) -> [Self; EIGHT] {

@@ -71,5 +71,5 @@ pub(super) fn dot(dims: &DotDims, factors: DType, [lhs, rhs]: &[View; 2], isa: I
     let k = dims.lhs_contract.iter().map(|&axis| values.of(lhs.sizes[axis])).product();
     let batch = dims.lhs_batch.iter().map(|&axis| values.of(lhs.sizes[axis])).collect();
     let result = dims.result;
-    Some(Dot { factors, result, batch, m, n, k, lhs: left, rhs: right, out_base: 0, out_offset: 0, isa })
+    Some(Dot { factors, result, batch, m, n, k, lhs: left, rhs: right, out_base: 0, out_offset: 0, isa, laid: None })
 }

@@ -244,7 +244,9 @@ impl Form {
                 let program = |form: &Form| form.at(values, false);
                 let control = match blocks {
                     Blocks::While { cond, body } => {
-                        Control::While { cond: Box::new(program(cond)?), body: Box::new(program(body)?) }
+                        let (cond, mut body) = (Box::new(program(cond)?), Box::new(program(body)?));
+                        body.find_laid();
+                        Control::While { cond, body }
                     }
                     Blocks::Case(branches) => {
                         Control::Case { branches: branches.iter().map(program).collect::<Result<_>>()? }

@@ -201,6 +201,26 @@ fn values_may_change_places_repeat_stay_and_be_constants() {
     }
 }
 
+/// Products of more than a few rows, whose right operand the host lays out once if it is the same in all rounds.
+#[test]
+fn products_in_a_loop_are_with_what_the_operand_is_in_each_round() {
+    let mut b = Build::new();
+    let sizes: [[usize; 2]; 6] = [[20, 19], [19, 18], [18, 19], [19, 18], [19, 18], [20, 18]];
+    let inputs = sizes.map(|sizes| b.input(DType::F32, &sizes));
+    let all = counted(&mut b, &inputs, 4, |b, x| {
+        let &[rows, stays, turned, one, other, sum, _] = x else { unreachable!("six values and the round") };
+        let turned_back = b.transpose(turned, &[1, 0]);
+        let changed = b.shift(one, 1.0);
+        let sum = [stays, turned_back, one, other].into_iter().fold(sum, |sum, right| {
+            let product = b.matmul(rows, right);
+            b.add(sum, product)
+        });
+        // The first three stay, the next two change places and one of them its numbers.
+        vec![rows, stays, turned, other, changed, sum]
+    });
+    assert_agrees(&b.done(&all));
+}
+
 #[test]
 fn branches_are_chosen_by_number_and_the_last_one_otherwise() {
     for index in [i32::MIN, -1, 0, 1, 2, 3, i32::MAX] {
