@@ -6,7 +6,7 @@ use tpu_core::ir::{Axes, BinaryOp, BlockId, Comparison, Graph, Op, Reducer, Repl
 use tpu_core::reference::{Array, evaluate_spmd};
 use tpu_core::runtime::host::{Host, HostOptions};
 use tpu_core::runtime::{Argument, Backend, Buffer, CompileOptions, Outcome};
-use tpu_core::{DType, ErrorKind, Literal, Result, Shape};
+use tpu_core::{Complex64, DType, Element, ErrorKind, Literal, Result, Shape};
 
 fn host(devices: usize, threads: usize) -> Host {
     Host::new(HostOptions { devices, threads: Some(threads), ..HostOptions::default() }).unwrap()
@@ -32,10 +32,10 @@ fn groups(rows: &[&[u32]]) -> Arc<ReplicaGroups> {
 }
 
 /// The results of a program of one op, device by device.
-fn collective(op: Op, sizes: &[usize], rows: &[&[i32]]) -> Vec<(Vec<usize>, Vec<i32>)> {
+fn collective<T: Element>(op: Op, sizes: &[usize], rows: &[&[T]]) -> Vec<(Vec<usize>, Vec<T>)> {
     let mut graph = Graph::new();
     let main = graph.main();
-    let x = graph.parameter(main, Type::new(DType::I32, sizes));
+    let x = graph.parameter(main, Type::new(T::DTYPE, sizes));
     let node = graph.push(main, op, &[x]).unwrap();
     graph.set_results(main, vec![node.into()]);
     let rows: Vec<Vec<Array>> = rows.iter().map(|row| vec![Array::new(sizes, row).unwrap()]).collect();
@@ -64,6 +64,19 @@ fn collectives_give_what_the_specification_shows() {
     let op = Op::CollectivePermute { pairs: Arc::new([(0, 1), (1, 2)]), channel: 0 };
     let permuted = collective(op, &[2, 2], &[&[1, 2, 3, 4], &[5, 6, 7, 8], &[9, 10, 11, 12]]);
     assert_eq!(permuted, [vec![0; 4], vec![1, 2, 3, 4], vec![5, 6, 7, 8]].map(|numbers| (vec![2, 2], numbers)));
+}
+
+/// (a + bi)(c + di) = (ac − bd) + (ad + bc)i and nothing else: a further factor of 1 + 0i would make NaNs of 0 · ∞ and 0 · NaN.
+/// Found by the long sweep of random graphs.
+#[test]
+fn products_of_complex_numbers_have_no_other_factor() {
+    let number = |re, im| [Complex64::new(re, im)];
+    let product = |groups| Op::AllReduce { kind: Reducer::Product, groups };
+    let alone = collective(product(groups(&[&[0]])), &[1], &[&number(f32::NAN, 0.0)]);
+    assert!(alone[0].1[0].re.is_nan() && alone[0].1[0].im == 0.0, "{alone:?}");
+    let rows = [&number(f32::INFINITY, 0.0)[..], &number(2.0, 3.0)];
+    let both = collective(product(groups(&[&[0, 1]])), &[1], &rows);
+    assert_eq!(both, [(vec![1], number(f32::INFINITY, f32::INFINITY).to_vec()), both[0].clone()]);
 }
 
 #[test]

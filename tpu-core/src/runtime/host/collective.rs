@@ -3,7 +3,7 @@
 use super::kernels::{self, Operand, Target};
 use super::program::{Frame, KernelStep};
 use super::scratch::{Memory, Piece};
-use crate::ir::{Op, Reducer, ReplicaGroups, Type};
+use crate::ir::{BinaryOp, Op, Reducer, ReplicaGroups, Type};
 use crate::{Error, ErrorKind, Result, bail};
 use smallvec::{SmallVec, smallvec};
 
@@ -97,6 +97,17 @@ impl<'a> Meeting<'a> {
         let none = Piece::none();
         let memory = self.memory(group[0], &none);
         let (ty, each) = (&self.step.operands[0].0, self.operand(group[0]).bytes.len());
+        if ty.dtype.is_complex() && kind == Reducer::Product {
+            // Reductions start from 1, which spreads a NaN or an infinity to the other part of a complex factor.
+            to.bytes.copy_from_slice(self.operand(group[0]).bytes);
+            let mut so_far = memory.filled(each, 0u8)?;
+            for &at in &group[1..] {
+                so_far.copy_from_slice(to.bytes);
+                let factors = [Operand { ty, bytes: &so_far }, self.operand(at)];
+                kernels::run(&Op::Binary(BinaryOp::Multiply), &factors, &mut [Target { ty, bytes: to.bytes }], memory)?;
+            }
+            return Ok(());
+        }
         let mut rows = memory.filled(each * group.len(), 0u8)?;
         for (&at, row) in group.iter().zip(rows.chunks_exact_mut(each.max(1))) {
             row.copy_from_slice(self.operand(at).bytes);
