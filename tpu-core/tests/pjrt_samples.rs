@@ -6,7 +6,9 @@ mod pjrt;
 use smallvec::smallvec;
 use std::collections::BTreeMap;
 use std::sync::Mutex;
-use tpu_core::ir::{ConvDims, Graph, Op, Reducer, ScatterDims, TransposeKind, Type, UnaryOp, samples, support};
+use tpu_core::ir::{
+    BinaryOp, ConvDims, Graph, Op, Reducer, ScatterDims, TransposeKind, Type, UnaryOp, samples, support,
+};
 use tpu_core::reference::{Array, evaluate};
 use tpu_core::runtime::host::Host;
 use tpu_core::runtime::pjrt::{OptionValue, Pjrt, PjrtOptions};
@@ -192,6 +194,23 @@ fn judged(backend: &Pjrt, cases: &[Case], known: &[(&str, &str)]) {
         }
     }
     assert!(wrong.is_empty(), "{} samples:\n{}", wrong.len(), wrong.join("\n"));
+}
+
+/// `torch.pow` gives these. Found by the long sweep of random graphs: XLA's own power of 0 to 2 + 3i is NaN.
+#[test]
+fn powers_of_a_complex_zero_are_zero_where_they_have_a_limit() {
+    let ty = Type::new(DType::Complex64, [4]);
+    let graph = samples::program(&[ty.clone(), ty], Op::Binary(BinaryOp::Power)).unwrap();
+    let numbers = |parts: [(f32, f32); 4]| Array::new([4], &parts.map(|(re, im)| Complex64::new(re, im))).unwrap();
+    let (zeros, y) = (numbers([(0.0, 0.0); 4]), numbers([(2.0, 3.0), (0.5, -1.0), (2.0, 0.0), (0.0, 0.0)]));
+    let expected = [(0.0, 0.0), (0.0, 0.0), (0.0, 0.0), (1.0, 0.0)].map(|(re, im)| Complex64::new(re, im));
+    let host = Host::from_env().unwrap();
+    let plugin = plugin(pjrt::CPU, 1);
+    let backends = std::iter::once(&host as &dyn Backend).chain(plugin.as_ref().map(|plugin| plugin as &dyn Backend));
+    for backend in backends {
+        let results = run(backend, &graph, &[zeros.clone(), y.clone()], CompileOptions::default()).unwrap();
+        assert_eq!(results[0].to_vec::<Complex64>().unwrap(), expected, "{}", backend.name());
+    }
 }
 
 /// Functions of many numbers: how far XLA is from the exact result, in steps of the type.

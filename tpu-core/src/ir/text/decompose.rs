@@ -40,6 +40,9 @@ pub(super) fn decompose(op: &Op, operands: &[&Type]) -> Option<Graph> {
         Op::Binary(BinaryOp::Power) if !dtype?.is_differentiable() => {
             |build, _, operands| vec![power::integer(build, operands[0], operands[1])]
         }
+        Op::Binary(BinaryOp::Power) if dtype?.is_complex() => {
+            |build, _, operands| vec![power::complex(build, operands[0], operands[1])]
+        }
         Op::Clamp if dtype? == DType::Bool => clamp_bool,
         Op::DotGeneral(dims) if matches!(dims.result, DType::I64 | DType::U64) => |build, op, operands| match op {
             Op::DotGeneral(dims) => vec![dot::of_64_bits(build, op, dims, operands)],

@@ -1,12 +1,12 @@
-//! Powers of integers.
+//! Powers of integers, and of a complex zero.
 //!
-//! XLA for CPU takes an unsigned exponent with the top bit set for a negative one, and stops after so many squarings
+//! Of integers, XLA for CPU takes an unsigned exponent with the top bit set for a negative one, and stops after so many squarings
 //! that larger exponents give the power of fewer bits. This squares as often as the largest exponent asks for.
 
 use super::Builder;
 use crate::DType;
 use crate::dtype::Kind;
-use crate::ir::{BinaryOp, Comparison, Op, Reducer, Value};
+use crate::ir::{BinaryOp, Comparison, Op, Reducer, UnaryOp, Value};
 
 /// `xʸ`, wrapping around; negative exponents give 0 unless `x` is ±1.
 pub(super) fn integer(build: &mut Builder, x: Value, y: Value) -> Value {
@@ -34,6 +34,17 @@ pub(super) fn integer(build: &mut Builder, x: Value, y: Value) -> Value {
     let inverse = build.select(is_one, one, inverse);
     let negative = build.compare(Comparison::Lt, y, zero);
     build.select(negative, inverse, last[0])
+}
+
+/// `xʸ`: 0 where `x` is 0 and the real part of `y` is positive, as its limit is; XLA gives NaN unless `y` is real.
+pub(super) fn complex(build: &mut Builder, x: Value, y: Value) -> Value {
+    let (no, power) = (build.like(x, 0), build.binary(BinaryOp::Power, x, y));
+    let is_zero = build.compare(Comparison::Eq, x, no);
+    let real = build.unary(UnaryOp::Real, y);
+    let zero = build.like(real, 0);
+    let vanishes = build.compare(Comparison::Gt, real, zero);
+    let vanishes = build.binary(BinaryOp::And, is_zero, vanishes);
+    build.select(vanishes, no, power)
 }
 
 fn is_odd(build: &mut Builder, x: Value) -> Value {
