@@ -18,6 +18,7 @@ use crate::ir::{BinaryOp, Comparison, Graph, NodeId, Op, UnaryOp, Value};
 use crate::runtime::host::row::functions::{self, Cell};
 use crate::runtime::host::row::isa::Isa;
 use crate::runtime::host::row::loops::{FoldKernels, Kernel};
+use crate::runtime::host::row::pairs::has_pairs;
 use crate::runtime::host::row::program::FIRST_BUFFER;
 use crate::{DType, Literal};
 use smallvec::{SmallVec, smallvec};
@@ -134,6 +135,10 @@ impl<'a> Lowering<'a> {
         }
     }
 
+    pub(super) fn isa(&self) -> Isa {
+        self.context.isa
+    }
+
     pub(super) fn context(&self) -> &'a Context<'a> {
         self.context
     }
@@ -175,7 +180,7 @@ impl<'a> Lowering<'a> {
         let phase = src.iter().map(|&x| self.locals[x].phase).max().unwrap_or(0);
         let dst = self.local(cell, size, full, phase);
         *(if full { &mut self.cost.per_element } else { &mut self.cost.per_row }) += cost;
-        self.steps.push(Step { what, src, dst, full, phase });
+        self.steps.push(Step { what, src, dst, full, phase, arithmetic: None });
         dst
     }
 
@@ -219,7 +224,11 @@ impl<'a> Lowering<'a> {
         let cell = self.locals[x].cell;
         let Some(kernel) = functions::binary(self.context.isa, op, cell, modes) else { return x };
         let cost = if matches!(op, BinaryOp::Power | BinaryOp::Atan2 | BinaryOp::Remainder) { SLOW } else { LIGHT };
-        self.step(What::Loop(kernel), smallvec![x, y], cell, cell.size(), cost)
+        let z = self.step(What::Loop(kernel), smallvec![x, y], cell, cell.size(), cost);
+        if let Some(step) = self.steps.last_mut().filter(|_| cell == Cell::F32 && has_pairs(op)) {
+            step.arithmetic = Some((op, modes));
+        }
+        z
     }
 
     /// The elements of an operand of a node.

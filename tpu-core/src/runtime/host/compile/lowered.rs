@@ -4,7 +4,7 @@ use super::assemble::Pieces;
 use super::size::{Size, Values};
 use super::view::Axes;
 use crate::DType;
-use crate::ir::{NodeId, Value};
+use crate::ir::{BinaryOp, NodeId, Value};
 use crate::runtime::host::copy::StridedCopy;
 use crate::runtime::host::row::functions::Cell;
 use crate::runtime::host::row::loops::{FoldKernels, Kernel};
@@ -131,6 +131,8 @@ pub(super) struct Step {
     pub dst: usize,
     pub full: bool,
     pub phase: usize,
+    /// The operation of f32 that it is, and which of its operands are one per row, if it may be one of a pair.
+    pub arithmetic: Option<(BinaryOp, [bool; 2])>,
 }
 
 /// A reduction of each row.

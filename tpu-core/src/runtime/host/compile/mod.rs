@@ -16,6 +16,7 @@ mod fuse;
 mod lower;
 mod lowered;
 pub(super) mod memory;
+mod pairs;
 mod place;
 mod recompute;
 mod rules;

@@ -2,6 +2,7 @@
 
 use super::lower::Lowering;
 use super::lowered::{Local, Lowered, Memory, Spot, Step, What};
+use super::pairs;
 use super::size::Values;
 use crate::ir::Value;
 use crate::runtime::host::pool::ALIGN;
@@ -47,6 +48,7 @@ impl Layout {
 /// What is left to do once a group's instructions are known, as far as it does not depend on sizes.
 pub(super) fn finish(mut lowering: Lowering<'_>) -> Lowered {
     delay(&mut lowering);
+    pairs::join(&mut lowering);
     let in_place = in_place(&lowering);
     let Lowering { rows, cols, fold_rows, locals, steps, folds, columns, buffers, outputs, cost, .. } = lowering;
     let last_phase = steps.iter().map(|s| s.phase).chain(folds.iter().map(|f| f.phase)).max().unwrap_or(0);

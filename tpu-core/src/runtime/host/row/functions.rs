@@ -202,7 +202,7 @@ pub(crate) fn unary(isa: Isa, op: UnaryOp, cell: Cell) -> Option<Kernel> {
 
 macro_rules! map2 {
     ($($name:ident($x:ident, $y:ident) for $($t:ty),+ => $e:expr;)*) => {$(
-        struct $name;
+        pub(super) struct $name;
         $(impl Map2<$t, $t> for $name {
             #[inline(always)]
             fn map($x: $t, $y: $t) -> $t { $e }

@@ -61,6 +61,11 @@ pub(crate) trait Map2<T, U> {
     fn map(x: T, y: T) -> U;
 }
 
+/// A function of three elements.
+pub(crate) trait Map3<T> {
+    fn map(x: T, y: T, z: T) -> T;
+}
+
 /// An associative function with its identity.
 pub(crate) trait Fold<T>: Map2<T, T> {
     const IDENTITY: T;
@@ -200,6 +205,39 @@ unsafe fn map2<T: Copy, U: Copy, F: Map2<T, U>, const S0: bool, const S1: bool>(
             }
             // SAFETY: as above.
             unsafe { d.add(i).cast::<[MaybeUninit<U>; N]>().write_unaligned(out) };
+        });
+    }
+}
+
+/// `S0`, `S1`, `S2`: whether a source is one element per row.
+#[inline(always)]
+unsafe fn map3<T: Copy, F: Map3<T>, const S0: bool, const S1: bool, const S2: bool>(call: &Call) {
+    for row in 0..call.rows {
+        // SAFETY: rule 1.
+        let ([a, b, c], d) = unsafe {
+            (
+                [0, 1, 2].map(|i| call.src[i].add(row * call.src_stride[i]).cast::<T>()),
+                call.dst.add(row * call.dst_stride).cast::<T>(),
+            )
+        };
+        if cols(call) == 0 {
+            continue;
+        }
+        // SAFETY: the row has an element.
+        let first = [a, b, c].map(|source| unsafe { source.read_unaligned() });
+        chunks!(call, |i, N| {
+            let mut out = [MaybeUninit::<T>::uninit(); N];
+            // SAFETY: rule 1, the chunk is within the row.
+            let x: [T; N] = if S0 { [first[0]; N] } else { unsafe { load(a.add(i)) } };
+            // SAFETY: as above.
+            let y: [T; N] = if S1 { [first[1]; N] } else { unsafe { load(b.add(i)) } };
+            // SAFETY: as above.
+            let z: [T; N] = if S2 { [first[2]; N] } else { unsafe { load(c.add(i)) } };
+            for l in 0..N {
+                out[l].write(F::map(x[l], y[l], z[l]));
+            }
+            // SAFETY: as above.
+            unsafe { d.add(i).cast::<[MaybeUninit<T>; N]>().write_unaligned(out) };
         });
     }
 }
@@ -391,6 +429,11 @@ macro_rules! instances {
             unsafe { super::map2::<T, U, F, S0, S1>(call) }
         }
         $(#[$attribute])*
+        pub(super) unsafe fn map3<T: Copy, F: Map3<T>, const S0: bool, const S1: bool, const S2: bool>(call: &Call) {
+            // SAFETY: passed on to the caller.
+            unsafe { super::map3::<T, F, S0, S1, S2>(call) }
+        }
+        $(#[$attribute])*
         pub(super) unsafe fn select<T: Copy, const S1: bool, const S2: bool>(call: &Call) {
             // SAFETY: passed on to the caller.
             unsafe { super::select::<T, S1, S2>(call) }
@@ -462,6 +505,11 @@ pub(super) fn map2_kernel_modes<T: Copy, U: Copy, F: Map2<T, U>>(isa: Isa, modes
         [true, _] => pick!(isa, map2::<T, U, F, true, false>),
         [_, true] => pick!(isa, map2::<T, U, F, false, true>),
     }
+}
+
+/// The loop of a function of three elements; `S0`, `S1`, `S2`: whether a source is one element per row.
+pub(super) fn map3_kernel<T: Copy, F: Map3<T>, const S0: bool, const S1: bool, const S2: bool>(isa: Isa) -> Kernel {
+    pick!(isa, map3::<T, F, S0, S1, S2>)
 }
 
 /// The loop of a slow function of two elements, the same on all instruction sets.

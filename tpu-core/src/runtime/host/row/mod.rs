@@ -12,5 +12,6 @@ pub(super) mod functions;
 pub(super) mod isa;
 pub(super) mod loops;
 pub(super) mod math;
+pub(super) mod pairs;
 pub(super) mod program;
 pub(super) mod run;

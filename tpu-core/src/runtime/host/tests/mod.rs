@@ -10,6 +10,7 @@ mod fusion;
 mod memory;
 mod models;
 mod ops;
+mod pairs;
 mod scratch;
 mod sizes;
 mod steady;
