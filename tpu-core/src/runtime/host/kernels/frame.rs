@@ -100,6 +100,12 @@ impl Frame {
         if columns.is_empty() || ranges.iter().any(|range| range.is_empty()) {
             return;
         }
+        // Lines along the axis before the last one are as far apart as each other; axes before it are gone through one by one.
+        let before = outer.len().saturating_sub(1);
+        let (lines, from_step, to_step) = match outer.last() {
+            Some(side) => (ranges[before].len(), side.stride, side.dilation * self.step(before)),
+            None => (1, 0, 0),
+        };
         let mut at: Axes = ranges.iter().map(|range| range.start).collect();
         loop {
             let (mut from, mut to) = (origin, 0);
@@ -107,8 +113,19 @@ impl Frame {
                 from += element as isize * outer[axis].stride;
                 to += outer[axis].place(element) * self.step(axis);
             }
-            self.line(&mut frame[to..to + self.columns * self.split], x, from, last, columns.clone());
-            let mut axis = outer.len();
+            if (self.split, last.dilation, last.stride) == (1, 1, 1) {
+                let (first, place) = (from + columns.start as isize, to + last.place(columns.start));
+                for line in 0..lines {
+                    let (from, to) = ((first + line as isize * from_step) as usize, place + line * to_step);
+                    frame[to..to + columns.len()].copy_from_slice(&x[from..from + columns.len()]);
+                }
+            } else {
+                for _ in 0..lines {
+                    self.line(&mut frame[to..to + self.columns * self.split], x, from, last, columns.clone());
+                    (from, to) = (from + from_step, to + to_step);
+                }
+            }
+            let mut axis = before;
             loop {
                 if axis == 0 {
                     return;

@@ -112,11 +112,6 @@ impl Phase {
         }
     }
 
-    /// Output positions of one image.
-    pub(super) fn positions(&self) -> usize {
-        self.axes.iter().map(|axis| axis.count).product()
-    }
-
     /// The spatial kernel elements, as distances in the kernel.
     pub(super) fn taps(&self) -> Vec<isize> {
         self.over_taps(|axis, index| self.axes[axis].taps[index].0 as isize * self.axes[axis].kernel_stride)
@@ -141,6 +136,12 @@ impl Phase {
         from.into_iter().zip(to).map(|(from, to)| (from as usize, to as usize + shift)).collect()
     }
 
+    /// Sums of a number per axis and position, in row-major order of the positions.
+    pub(super) fn over_positions(&self, number: impl Fn(usize, usize) -> usize) -> Vec<usize> {
+        let sums = sums(self.axes.iter().map(|axis| axis.count), |axis, position| number(axis, position) as isize);
+        sums.into_iter().map(|sum| sum as usize).collect()
+    }
+
     /// Sums of a number per axis and kernel element, in row-major order of the kernel elements.
     pub(super) fn over_taps(&self, number: impl Fn(usize, usize) -> isize) -> Vec<isize> {
         sums(self.axes.iter().map(|axis| axis.taps.len()), number)
@@ -152,8 +153,8 @@ impl Phase {
     }
 }
 
-/// The frame that the positions of these phases meet, the last axis split by their step.
-pub(super) fn frame(phases: &[Phase]) -> Frame {
+/// The frame that the positions of these phases meet, the last axis split by their step if `split`.
+pub(super) fn frame(phases: &[Phase], split: bool) -> Frame {
     let Some(first) = phases.first() else { return Frame::new(SmallVec::new(), 1) };
     let sides = first.axes.iter().enumerate().map(|(axis, side)| {
         // The first and the last place that some position meets.
@@ -167,7 +168,7 @@ pub(super) fn frame(phases: &[Phase]) -> Frame {
         let length = (high - low) as usize + 1;
         Side { input: side.input, stride: side.input_stride, dilation: side.dilation, low: -low, length }
     });
-    Frame::new(sides.collect(), first.axes.last().map_or(1, |axis| axis.step))
+    Frame::new(sides.collect(), first.axes.last().filter(|_| split).map_or(1, |axis| axis.step))
 }
 
 /// For each index vector below these sizes, in row-major order, the sum of a number per axis and index.

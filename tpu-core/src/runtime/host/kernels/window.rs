@@ -57,7 +57,7 @@ struct Surroundings {
 
 impl Surroundings {
     fn new(phases: &[Phase]) -> Self {
-        let frame = frame(phases);
+        let frame = frame(phases, true);
         Self { in_place: frame.is_image(), frame }
     }
 

@@ -24,6 +24,8 @@ pub(super) struct Geometry {
     pub kernel_strides: (isize, isize),
     /// The output as [batch, feature, positions …].
     output: View,
+    /// Whether results are computed as [feature, batch, positions …]: how a weight gradient lies.
+    pub features_first: bool,
 }
 
 impl Geometry {
@@ -54,6 +56,9 @@ impl Geometry {
         // Feature groups move on along the features, batch groups along the batch.
         let group_stride =
             if dims.batch_groups > 1 { batch as isize * batch_stride } else { inputs as isize * feature_stride };
+        let output =
+            View { sizes: order().map(|a| y[a]).collect(), strides: order().map(|a| ys[a]).collect(), offset: 0 };
+        let features_first = !is_dense(&output) && is_dense(&with_features_first(&output));
         Self {
             axes,
             batch,
@@ -65,11 +70,17 @@ impl Geometry {
             outputs: y[dims.output_feature] / groups.max(1),
             kernel_origin,
             kernel_strides: (ks[dims.kernel_output_feature], ks[dims.kernel_input_feature]),
-            output: View {
-                sizes: order().map(|a| y[a]).collect(),
-                strides: order().map(|a| ys[a]).collect(),
-                offset: 0,
-            },
+            output,
+            features_first,
+        }
+    }
+
+    /// The image and the output feature of the rows of the result, of one position each per output position, in the order in which
+    /// they are computed.
+    pub(super) fn row(&self, number: usize) -> (usize, usize) {
+        match self.features_first {
+            true => (number % self.batch, number / self.batch),
+            false => (number / self.features(), number % self.features()),
         }
     }
 
@@ -102,8 +113,7 @@ impl Geometry {
 
     /// Whether the output lies as it is computed.
     pub(super) fn is_ordered(&self) -> bool {
-        let view = self.output.simplified();
-        view.sizes.len() == 1 && view.strides[0] == 1
+        self.features_first || is_dense(&self.output)
     }
 
     /// The computed output in the order of the output's memory.
@@ -147,4 +157,16 @@ impl Geometry {
         });
         Frame::new(sides.collect(), self.axes.last().filter(|_| split).map_or(1, |axis| axis.kernel_dilation))
     }
+}
+
+fn is_dense(view: &View) -> bool {
+    let view = view.simplified();
+    view.sizes.len() == 1 && view.strides[0] == 1
+}
+
+fn with_features_first(output: &View) -> View {
+    let mut output = output.clone();
+    output.sizes.swap(0, 1);
+    output.strides.swap(0, 1);
+    output
 }

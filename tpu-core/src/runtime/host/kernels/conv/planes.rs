@@ -1,26 +1,19 @@
 //! Groups with an output feature or two, as in depthwise convolutions: lines of the input times one kernel element after the
 //! other.
 
-use super::super::super::scratch::{Cells, Memory};
+use super::super::super::scratch::Cells;
 use super::super::accumulate::Accumulator;
 use super::super::phase::{Phase, frame};
 use super::super::split;
 use super::super::strided::{self, Odometer};
-use super::geometry::Geometry;
-use super::tile::{Kernels, Lines, Products};
+use super::Job;
+use super::tile::{Correlation, Lines};
 use crate::Result;
 
-/// Computes the outputs into `y`, which lies as [batch, feature, positions …].
-pub(super) fn lines<A: Accumulator>(
-    geometry: &Geometry,
-    phases: &[Phase],
-    kernels: &Kernels<A>,
-    x: &[A],
-    kernel: &[A],
-    y: &mut [A],
-    memory: Memory<'_>,
-) -> Result<()> {
-    let frame = frame(phases);
+/// Computes the outputs into `y`, which lies as `Geometry::row` says.
+pub(super) fn lines<A: Accumulator>(job: Job<'_, A>, phases: &[Phase], y: &mut [A]) -> Result<()> {
+    let Job { geometry, kernels, x, kernel, memory } = job;
+    let frame = frame(phases, true);
     let (length, inputs, positions) = (frame.len(), geometry.inputs, geometry.positions());
     // For each phase the kernel's elements, where the frames meet them, and lines of positions.
     let phases = phases.iter().map(|phase| {
@@ -33,12 +26,11 @@ pub(super) fn lines<A: Accumulator>(
     let cost = geometry.depth() as f64 * 2.0 * A::COST;
     split::try_parts(y, positions, cost, |first, part| {
         // Registers are filled whole at the end of a line too.
-        let mut frames = memory.filled(inputs * length + kernels.width, A::default())?;
+        let mut frames = memory.filled(inputs * length + 4 * kernels.lanes, A::default())?;
         let mut weights = memory.filled(geometry.depth(), A::default())?;
         let mut framed = None;
         for (number, y) in part.chunks_exact_mut(positions).enumerate() {
-            let row = first / positions + number;
-            let (image, feature) = (row / geometry.features(), row % geometry.features());
+            let (image, feature) = geometry.row(first / positions + number);
             let group = feature / geometry.outputs;
             if framed != Some((image, group)) {
                 for (f, channel) in frames.chunks_exact_mut(length).take(inputs).enumerate() {
@@ -64,14 +56,8 @@ pub(super) fn lines<A: Accumulator>(
 }
 
 /// The same for a kernel as large as an image.
-pub(super) fn weights<A: Accumulator>(
-    geometry: &Geometry,
-    kernels: &Kernels<A>,
-    x: &[A],
-    kernel: &[A],
-    y: &mut [A],
-    memory: Memory<'_>,
-) -> Result<()> {
+pub(super) fn weights<A: Accumulator>(job: Job<'_, A>, y: &mut [A]) -> Result<()> {
+    let Job { geometry, kernels, x, kernel, memory } = job;
     let frame = geometry.frame(true);
     let kernel = strided::packed(Cells::There(kernel), &geometry.kernel_view(), memory)?;
     let (inputs, taps, positions) = (geometry.inputs, geometry.taps(), geometry.positions());
@@ -93,8 +79,7 @@ pub(super) fn weights<A: Accumulator>(
         let mut frames = memory.filled(frame.len(), A::default())?;
         let mut sums = memory.filled(positions, A::default())?;
         for (number, y) in part.chunks_exact_mut(positions).enumerate() {
-            let row = first / positions + number;
-            let (image, feature) = (row / geometry.features(), row % geometry.features());
+            let (image, feature) = geometry.row(first / positions + number);
             y.fill(A::default());
             for f in 0..inputs {
                 let origin = geometry.origin(image, feature / geometry.outputs) + f as isize * geometry.feature_stride;
@@ -103,7 +88,7 @@ pub(super) fn weights<A: Accumulator>(
                 sums.fill(A::default());
                 let mut at = Odometer::new(&sizes, &strides, 0, 0);
                 for g in kernel[(feature * inputs + f) * taps..][..taps].chunks_exact(rows * len) {
-                    let mut products = Products {
+                    let mut all = Correlation {
                         g: g.as_ptr(),
                         x: frames[at.position as usize..].as_ptr(),
                         offsets: &offsets,
@@ -114,7 +99,7 @@ pub(super) fn weights<A: Accumulator>(
                     };
                     // SAFETY: a frame has a place for each kernel element at each position, by its length; the kernels are
                     // those of this processor.
-                    unsafe { (kernels.products)(&mut products) }
+                    unsafe { (kernels.correlation)(&mut all) }
                     at.advance();
                 }
                 y.iter_mut().zip(sums.iter()).for_each(|(y, &sum)| *y = y.plus(sum));

@@ -4,29 +4,22 @@ use super::super::super::row::isa::Isa;
 use super::super::accumulate::Accumulator;
 use super::lanes::{Lanes, Plain};
 
-/// Rows of a tile: with two registers of lanes each, as many sums as sixteen registers hold beside their operands.
+/// Rows of a tile of two registers each: as many sums as sixteen registers hold beside their operands.
 pub(super) const ROWS: usize = 6;
-/// Rows of a small tile: as few as keep the processor busy. Tiles of six and four leave out no even number of rows.
-pub(super) const FEW_ROWS: usize = 4;
+/// Rows of a tile of one register each: as many sums as keep the processor busy.
+const NARROW_ROWS: usize = 8;
 
-/// One level of the sums of a [`Tile`]: terms, and the distances from one to the next in the two operands.
-#[derive(Clone, Copy, Default)]
-pub(super) struct Level {
-    pub count: usize,
-    pub a: usize,
-    pub b: usize,
-}
-
-/// `c[i][j] = Σ a[i][…] · b[… + j]`, or that added to what is there, for [`ROWS`] or [`FEW_ROWS`] rows and as many columns as
-/// [`Kernels::width`] says, summed over three nested levels.
-pub(super) struct Tile<A> {
-    /// Where the rows start: each element of one serves all columns.
-    pub a: [*const A; ROWS],
-    pub b: *const A,
-    pub levels: [Level; 3],
-    pub c: *mut A,
+/// `c[i][j] = Σ a[places[i] + offsets[k]] · b[k][j]`, or that added to what is there, for each place and the columns of one register
+/// or two. The columns of a register lie one after the other in `b`, those of the second `b_step` behind.
+pub(super) struct Products<'a, A> {
+    pub a: &'a [A],
+    pub places: &'a [usize],
+    pub offsets: &'a [usize],
+    pub b: &'a [A],
+    pub b_step: usize,
+    pub c: &'a mut [A],
     /// Distance of the rows of `c`.
-    pub step: usize,
+    pub c_step: usize,
     pub add: bool,
 }
 
@@ -43,7 +36,7 @@ pub(super) struct Lines<'a, A> {
 }
 
 /// `sums[k] += Σ g[r, i] · x[offsets[k] + …]` over `rows` rows of `len` elements.
-pub(super) struct Products<'a, A> {
+pub(super) struct Correlation<'a, A> {
     pub g: *const A,
     pub x: *const A,
     pub offsets: &'a [usize],
@@ -64,55 +57,44 @@ pub(super) struct Transpose<'a, A> {
     pub y_step: usize,
 }
 
-/// Output positions that lie one after the other, part of a panel of patches.
-pub(super) struct Run {
-    /// The panel's lane of the first.
-    pub lane: usize,
-    pub len: usize,
-    /// Where the first meets the first element of its frame, and where its result is in the output of the images.
-    pub from: usize,
-    pub to: usize,
-    pub image: usize,
-}
-
-/// Writes the lines of a panel: what its positions meet under each kernel element of each feature.
-pub(super) struct Pack<'a, A> {
-    /// One line more than is written.
-    pub panel: &'a mut [A],
-    pub x: &'a [A],
-    pub start: usize,
-    pub runs: &'a [Run],
-    pub offsets: &'a [usize],
-    pub feature_step: usize,
-}
-
 /// The loops of one instruction set.
 ///
 /// # Safety
 ///
 /// The processor has the instruction set, and pointers are good for what the fields of the argument say.
 pub(in crate::runtime::host::kernels) struct Kernels<A> {
-    /// Columns of a tile.
-    pub(super) width: usize,
-    pub(super) tile: unsafe fn(&Tile<A>),
-    pub(super) small_tile: unsafe fn(&Tile<A>),
+    /// Elements of a register.
+    pub(super) lanes: usize,
+    wide: unsafe fn(&mut Products<'_, A>),
+    narrow: unsafe fn(&mut Products<'_, A>),
     pub(super) lines: unsafe fn(&mut Lines<'_, A>),
-    pub(super) products: unsafe fn(&mut Products<'_, A>),
+    pub(super) correlation: unsafe fn(&mut Correlation<'_, A>),
     pub(super) transpose: unsafe fn(&mut Transpose<'_, A>),
-    pub(super) pack: unsafe fn(&mut Pack<'_, A>),
+}
+
+impl<A> Kernels<A> {
+    /// Products of two registers of columns if there are as many panels, else of one.
+    ///
+    /// # Safety
+    ///
+    /// The processor has the instruction set.
+    pub(super) unsafe fn products(&self, panels: usize, products: &mut Products<'_, A>) {
+        // SAFETY: passed on to the caller.
+        unsafe { if panels > 1 { (self.wide)(products) } else { (self.narrow)(products) } }
+    }
 }
 
 macro_rules! instance {
     ($lanes:ty, $of:ty $(, $features:literal)?) => {{
         $(#[target_feature(enable = $features)])?
-        unsafe fn tile(tile: &Tile<$of>) {
+        unsafe fn wide(products: &mut Products<'_, $of>) {
             // SAFETY: passed on to the caller.
-            unsafe { sum_tile::<$lanes, ROWS>(tile) }
+            unsafe { sum_products::<$lanes, ROWS, 2>(products) }
         }
         $(#[target_feature(enable = $features)])?
-        unsafe fn small_tile(tile: &Tile<$of>) {
+        unsafe fn narrow(products: &mut Products<'_, $of>) {
             // SAFETY: passed on to the caller.
-            unsafe { sum_tile::<$lanes, FEW_ROWS>(tile) }
+            unsafe { sum_products::<$lanes, NARROW_ROWS, 1>(products) }
         }
         $(#[target_feature(enable = $features)])?
         unsafe fn lines(lines: &mut Lines<'_, $of>) {
@@ -120,33 +102,28 @@ macro_rules! instance {
             unsafe { sum_lines::<$lanes>(lines) }
         }
         $(#[target_feature(enable = $features)])?
-        unsafe fn products(products: &mut Products<'_, $of>) {
+        unsafe fn correlation(correlation: &mut Correlation<'_, $of>) {
             // SAFETY: passed on to the caller.
-            unsafe { sum_products::<$lanes>(products) }
+            unsafe { correlate::<$lanes>(correlation) }
         }
         $(#[target_feature(enable = $features)])?
         unsafe fn transpose(transpose: &mut Transpose<'_, $of>) {
             // SAFETY: passed on to the caller.
             unsafe { transpose_all::<$lanes>(transpose) }
         }
-        $(#[target_feature(enable = $features)])?
-        unsafe fn pack(pack: &mut Pack<'_, $of>) {
-            pack_lines::<$of, { 2 * <$lanes as Lanes>::COUNT }>(pack);
-        }
-        Kernels { width: 2 * <$lanes as Lanes>::COUNT, tile, small_tile, lines, products, transpose, pack }
+        Kernels { lanes: <$lanes as Lanes>::COUNT, wide, narrow, lines, correlation, transpose }
     }};
 }
 
 /// The portable loops, of any type.
 pub(in crate::runtime::host::kernels) fn portable<A: Accumulator>() -> Kernels<A> {
     Kernels {
-        width: 2 * Plain::<A>::COUNT,
-        tile: sum_tile::<Plain<A>, ROWS>,
-        small_tile: sum_tile::<Plain<A>, FEW_ROWS>,
+        lanes: Plain::<A>::COUNT,
+        wide: sum_products::<Plain<A>, ROWS, 2>,
+        narrow: sum_products::<Plain<A>, NARROW_ROWS, 1>,
         lines: sum_lines::<Plain<A>>,
-        products: sum_products::<Plain<A>>,
+        correlation: correlate::<Plain<A>>,
         transpose: transpose_all::<Plain<A>>,
-        pack: |pack| pack_lines::<A, 8>(pack),
     }
 }
 
@@ -180,39 +157,60 @@ pub(in crate::runtime::host::kernels) fn of_f64(isa: Isa) -> Kernels<f64> {
     portable()
 }
 
+/// Tiles of `N` rows and `C` registers of columns, fewer rows where there are few left.
 #[inline(always)]
-unsafe fn sum_tile<V: Lanes, const N: usize>(tile: &Tile<V::Of>) {
-    let [outer, middle, inner] = tile.levels;
-    // SAFETY: the caller says that all elements named by the fields are there.
-    unsafe {
-        let mut sums = [[V::splat(V::Of::default()); 2]; N];
-        if tile.add {
-            for (i, sums) in sums.iter_mut().enumerate() {
-                let row = tile.c.add(i * tile.step);
-                *sums = [V::load(row), V::load(row.add(V::COUNT))];
+unsafe fn sum_products<V: Lanes, const N: usize, const C: usize>(all: &mut Products<'_, V::Of>) {
+    let (Some(place), Some(offset)) = (all.places.iter().max(), all.offsets.iter().max()) else { return };
+    let (rows, terms, columns) = (all.places.len(), all.offsets.len(), C * V::COUNT);
+    assert!(place + offset < all.a.len(), "every term of every row is there");
+    assert!((C - 1) * all.b_step + terms * V::COUNT <= all.b.len(), "every term of every column is there");
+    assert!((rows - 1) * all.c_step + columns <= all.c.len() && columns <= all.c_step, "every sum has its place");
+    let mut row = 0;
+    while row < rows {
+        // SAFETY: by the assertions all elements are there; the caller says that the instruction set is.
+        unsafe {
+            row += match rows - row {
+                1 | 2 => sum_tile::<V, 2, C>(all, row),
+                3 | 4 => sum_tile::<V, 4, C>(all, row),
+                _ => sum_tile::<V, N, C>(all, row),
             }
-        }
-        for o in 0..outer.count {
-            for m in 0..middle.count {
-                let mut a: [_; N] = std::array::from_fn(|i| tile.a[i].add(o * outer.a + m * middle.a));
-                let mut b = tile.b.add(o * outer.b + m * middle.b);
-                for _ in 0..inner.count {
-                    let columns = [V::load(b), V::load(b.add(V::COUNT))];
-                    for i in 0..N {
-                        let x = V::splat(*a[i]);
-                        sums[i] = [sums[i][0].plus_product(x, columns[0]), sums[i][1].plus_product(x, columns[1])];
-                        a[i] = a[i].add(inner.a);
-                    }
-                    b = b.add(inner.b);
-                }
-            }
-        }
-        for (i, sums) in sums.into_iter().enumerate() {
-            let row = tile.c.add(i * tile.step);
-            sums[0].store(row);
-            sums[1].store(row.add(V::COUNT));
         }
     }
+}
+
+/// One tile from this row on; rows behind the last one repeat it, and are not stored.
+#[inline(always)]
+unsafe fn sum_tile<V: Lanes, const N: usize, const C: usize>(all: &mut Products<'_, V::Of>, first: usize) -> usize {
+    let rows = N.min(all.places.len() - first);
+    // SAFETY: passed on to the caller.
+    unsafe {
+        let a: [_; N] = std::array::from_fn(|i| all.a.as_ptr().add(all.places[first + i.min(rows - 1)]));
+        let c = all.c.as_mut_ptr().add(first * all.c_step);
+        let mut sums = [[V::splat(V::Of::default()); C]; N];
+        if all.add {
+            for (i, sums) in sums.iter_mut().enumerate() {
+                let row = c.add(i.min(rows - 1) * all.c_step);
+                *sums = std::array::from_fn(|j| V::load(row.add(j * V::COUNT)));
+            }
+        }
+        let mut b = all.b.as_ptr();
+        for &offset in all.offsets {
+            let columns: [V; C] = std::array::from_fn(|j| V::load(b.add(j * all.b_step)));
+            for i in 0..N {
+                let x = V::splat(*a[i].add(offset));
+                for j in 0..C {
+                    sums[i][j] = sums[i][j].plus_product(x, columns[j]);
+                }
+            }
+            b = b.add(V::COUNT);
+        }
+        for (i, sums) in sums.into_iter().enumerate().take(rows) {
+            for (j, sum) in sums.into_iter().enumerate() {
+                sum.store(c.add(i * all.c_step + j * V::COUNT));
+            }
+        }
+    }
+    rows
 }
 
 #[inline(always)]
@@ -225,61 +223,49 @@ unsafe fn sum_lines<V: Lanes>(all: &mut Lines<'_, V::Of>) {
     );
     for &(from, to) in all.lines {
         let mut at = 0;
-        // SAFETY: by the assertion all elements are there, those behind the end of a line too; the caller says that the
-        // instruction set is.
-        unsafe {
-            let (x, y) = (all.x.as_ptr().add(from), all.y.as_mut_ptr().add(to));
-            while at + 4 * V::COUNT <= all.len {
-                let sums = sum_at::<V, 4>(all, x.add(at));
-                store_sums(sums, y.add(at * all.jump), 4 * V::COUNT, all.jump);
-                at += 4 * V::COUNT;
+        while at < all.len {
+            let registers = (all.len - at).div_ceil(V::COUNT).min(4);
+            // SAFETY: by the assertion all elements are there, those behind the end of a line too; the caller says that the
+            // instruction set is.
+            unsafe {
+                match registers {
+                    1 => sum_line::<V, 1>(all, from, to, at),
+                    2 => sum_line::<V, 2>(all, from, to, at),
+                    3 => sum_line::<V, 3>(all, from, to, at),
+                    _ => sum_line::<V, 4>(all, from, to, at),
+                }
             }
-            while at + 2 * V::COUNT <= all.len {
-                let sums = sum_at::<V, 2>(all, x.add(at));
-                store_sums(sums, y.add(at * all.jump), 2 * V::COUNT, all.jump);
-                at += 2 * V::COUNT;
-            }
-            while at < all.len {
-                let sums = sum_at::<V, 1>(all, x.add(at));
-                store_sums(sums, y.add(at * all.jump), V::COUNT.min(all.len - at), all.jump);
-                at += V::COUNT;
-            }
+            at += registers * V::COUNT;
         }
     }
 }
 
-/// The sums at the elements from `x` on.
+/// `N` registers of a line from its element `at` on.
 #[inline(always)]
-unsafe fn sum_at<V: Lanes, const N: usize>(all: &Lines<'_, V::Of>, x: *const V::Of) -> [V; N] {
+unsafe fn sum_line<V: Lanes, const N: usize>(all: &mut Lines<'_, V::Of>, from: usize, to: usize, at: usize) {
+    // A last register that the line does not fill starts further left where it can, at elements that are summed twice.
+    let last = if all.len < V::COUNT { at } else { all.len - V::COUNT };
+    let starts: [usize; N] = std::array::from_fn(|i| (at + i * V::COUNT).min(last));
     // SAFETY: passed on to the caller.
     unsafe {
+        let x: [_; N] = std::array::from_fn(|i| all.x.as_ptr().add(from + starts[i]));
         let mut sums = [V::splat(V::Of::default()); N];
         for (&offset, &weight) in all.offsets.iter().zip(all.weights) {
-            let (x, weight) = (x.add(offset), V::splat(weight));
-            for (i, sum) in sums.iter_mut().enumerate() {
-                *sum = sum.plus_product(weight, V::load(x.add(i * V::COUNT)));
+            let weight = V::splat(weight);
+            for (sum, x) in sums.iter_mut().zip(x) {
+                *sum = sum.plus_product(weight, V::load(x.add(offset)));
             }
         }
-        sums
-    }
-}
-
-/// Writes the first `count` elements, `jump` apart.
-#[inline(always)]
-unsafe fn store_sums<V: Lanes, const N: usize>(sums: [V; N], y: *mut V::Of, count: usize, jump: usize) {
-    for (i, sum) in sums.into_iter().enumerate() {
-        let count = V::COUNT.min(count - i * V::COUNT);
-        // SAFETY: no register has more lanes than `all`; the rest is passed on to the caller.
-        unsafe {
-            let y = y.add(i * V::COUNT * jump);
-            if jump == 1 && count == V::COUNT {
+        for (sum, start) in sums.into_iter().zip(starts) {
+            let (count, y) = (V::COUNT.min(all.len - start), all.y.as_mut_ptr().add(to + start * all.jump));
+            if all.jump == 1 && count == V::COUNT {
                 sum.store(y);
                 continue;
             }
-            let mut all = [V::Of::default(); WIDEST];
-            sum.store(all.as_mut_ptr());
-            for (lane, &sum) in all.iter().enumerate().take(count) {
-                *y.add(lane * jump) = sum;
+            let mut lanes = [V::Of::default(); WIDEST];
+            sum.store(lanes.as_mut_ptr());
+            for (lane, &sum) in lanes.iter().enumerate().take(count) {
+                *y.add(lane * all.jump) = sum;
             }
         }
     }
@@ -289,17 +275,17 @@ unsafe fn store_sums<V: Lanes, const N: usize>(sums: [V; N], y: *mut V::Of, coun
 const WIDEST: usize = 16;
 
 #[inline(always)]
-unsafe fn sum_products<V: Lanes>(products: &mut Products<'_, V::Of>) {
+unsafe fn correlate<V: Lanes>(all: &mut Correlation<'_, V::Of>) {
     // Nine is a 3 x 3 kernel's number of elements.
     const TOGETHER: usize = 9;
     let mut first = 0;
-    while first < products.offsets.len() {
-        let together = if products.offsets.len() - first >= TOGETHER { TOGETHER } else { 1 };
+    while first < all.offsets.len() {
+        let together = if all.offsets.len() - first >= TOGETHER { TOGETHER } else { 1 };
         // SAFETY: passed on to the caller.
         unsafe {
             match together {
-                TOGETHER => sum_products_at::<V, TOGETHER>(products, first),
-                _ => sum_products_at::<V, 1>(products, first),
+                TOGETHER => correlate_at::<V, TOGETHER>(all, first),
+                _ => correlate_at::<V, 1>(all, first),
             }
         }
         first += together;
@@ -307,24 +293,23 @@ unsafe fn sum_products<V: Lanes>(products: &mut Products<'_, V::Of>) {
 }
 
 #[inline(always)]
-unsafe fn sum_products_at<V: Lanes, const N: usize>(products: &mut Products<'_, V::Of>, first: usize) {
+unsafe fn correlate_at<V: Lanes, const N: usize>(all: &mut Correlation<'_, V::Of>, first: usize) {
     let zero = V::Of::default();
     // SAFETY: the caller says that all elements named by the fields are there.
     unsafe {
         let mut sums = [V::splat(zero); N];
-        for row in 0..products.rows {
-            let g = products.g.add(row * products.steps.0);
-            let x: [_; N] =
-                std::array::from_fn(|k| products.x.add(row * products.steps.1 + products.offsets[first + k]));
+        for row in 0..all.rows {
+            let g = all.g.add(row * all.steps.0);
+            let x: [_; N] = std::array::from_fn(|k| all.x.add(row * all.steps.1 + all.offsets[first + k]));
             let mut at = 0;
-            while at + V::COUNT <= products.len {
+            while at + V::COUNT <= all.len {
                 let g = V::load(g.add(at));
                 for k in 0..N {
                     sums[k] = sums[k].plus_product(g, V::load(x[k].add(at)));
                 }
                 at += V::COUNT;
             }
-            let left = products.len - at;
+            let left = all.len - at;
             if left > 0 {
                 let g = V::load_first(g.add(at), left);
                 for k in 0..N {
@@ -342,7 +327,7 @@ unsafe fn sum_products_at<V: Lanes, const N: usize>(products: &mut Products<'_, 
                     lanes[i] = lanes[i].plus(lanes[i + count]);
                 }
             }
-            let total = &mut products.sums[first + k];
+            let total = &mut all.sums[first + k];
             *total = total.plus(lanes[0]);
         }
     }
@@ -370,26 +355,6 @@ unsafe fn transpose_all<V: Lanes>(all: &mut Transpose<'_, V::Of>) {
     for at in 0..all.len {
         for row in if at < len { rows } else { 0 }..all.rows {
             all.y[at * all.y_step + row] = all.x[row * all.x_step + at];
-        }
-    }
-}
-
-/// Runs are copied in full width where the source has as much, over what the next run or line then overwrites.
-#[inline(always)]
-fn pack_lines<A: Accumulator, const W: usize>(pack: &mut Pack<'_, A>) {
-    let features = (pack.panel.len() / W - 1) / pack.offsets.len();
-    let mut line = 0;
-    for feature in 0..features {
-        for offset in pack.offsets {
-            let offset = pack.start + feature * pack.feature_step + offset;
-            for run in pack.runs {
-                let (from, to) = (run.from + offset, line + run.lane);
-                match pack.x.get(from..from + W) {
-                    Some(x) => pack.panel[to..to + W].copy_from_slice(x),
-                    None => pack.panel[to..to + run.len].copy_from_slice(&pack.x[from..from + run.len]),
-                }
-            }
-            line += W;
         }
     }
 }

@@ -31,7 +31,7 @@ const PLAIN: Case =
     Case { batch: 2, inputs: 1, outputs: 1, size: &[], kernel: &[], stride: 1, padding: 0, dilation: 1, groups: 1 };
 
 const CASES: &[Case] = &[
-    // More terms than a block of patches has, rows of a tile left over, runs shorter and longer than a panel.
+    // More terms than are added at a time, rows of a tile left over.
     Case { inputs: 50, outputs: 11, size: &[9, 7], kernel: &[3, 3], padding: 1, ..PLAIN },
     Case { batch: 1, inputs: 3, outputs: 16, size: &[20, 40], kernel: &[3, 3], padding: 1, ..PLAIN },
     // Images so small that several share a block.
@@ -48,6 +48,12 @@ const CASES: &[Case] = &[
     Case { batch: 3, inputs: 10, outputs: 17, size: &[300], kernel: &[5], padding: 2, ..PLAIN },
     Case { inputs: 3, outputs: 7, size: &[5, 6, 17], kernel: &[3, 3, 3], padding: 1, ..PLAIN },
     Case { inputs: 3, outputs: 3, size: &[5, 6, 9], kernel: &[3, 3, 3], stride: 2, padding: 1, groups: 3, ..PLAIN },
+    // A kernel of more elements than are added at a time, more positions than are computed together.
+    Case { batch: 1, outputs: 9, size: &[20, 19], kernel: &[17, 17], padding: 8, ..PLAIN },
+    // Images smaller than the kernel of the weight gradient, many features.
+    Case { batch: 6, inputs: 10, outputs: 70, size: &[4, 4], kernel: &[3, 3], padding: 1, ..PLAIN },
+    // Channels that are copied although they have no padding: 512 bytes apart they would share places of the cache.
+    Case { inputs: 20, outputs: 12, size: &[16, 8], kernel: &[1, 1], ..PLAIN },
     // Without any axis: a product of matrices.
     Case { batch: 30, inputs: 9, outputs: 7, ..PLAIN },
 ];
