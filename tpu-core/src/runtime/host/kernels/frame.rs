@@ -1,7 +1,6 @@
 //! Copies of images with the zeros around them, so that no loop asks whether an element is inside.
 
 use super::strided;
-use crate::ir::Axes;
 use bytemuck::Pod;
 use smallvec::SmallVec;
 
@@ -42,6 +41,19 @@ pub(super) struct Frame {
     /// Elements along the last axis with one remainder.
     columns: usize,
     len: usize,
+    /// Where each line of the image that is inside starts, from the image's first element, and where it goes.
+    lines: Vec<(isize, usize)>,
+    pieces: SmallVec<[Piece; 2]>,
+}
+
+/// Elements of a line that lie one after the other in the frame.
+struct Piece {
+    /// Where the first is in the line of the image, and how far apart they are there.
+    from: isize,
+    step: isize,
+    /// Where they go in the line of the frame.
+    to: usize,
+    count: usize,
 }
 
 impl Frame {
@@ -53,7 +65,33 @@ impl Frame {
             steps[axis] = len;
             len *= sides[axis].length;
         }
-        Self { sides, steps, split, columns, len }
+        let mut frame = Self { sides, steps, split, columns, len, lines: vec![(0, 0)], pieces: SmallVec::new() };
+        frame.pieces = frame.pieces();
+        let outer = frame.sides.len().saturating_sub(1);
+        for (side, step) in frame.sides.iter().zip(&frame.steps).take(outer) {
+            let along = |&(from, to): &(isize, usize)| {
+                let next =
+                    move |element: usize| (from + element as isize * side.stride, to + side.place(element) * step);
+                side.inside().map(next)
+            };
+            frame.lines = frame.lines.iter().flat_map(along).collect();
+        }
+        frame
+    }
+
+    /// The elements of a line that are inside. With a dilation of one every `split`th has the same remainder; else each is by itself.
+    fn pieces(&self) -> SmallVec<[Piece; 2]> {
+        let Some(side) = self.sides.last() else {
+            return [Piece { from: 0, step: 1, to: 0, count: 1 }].into_iter().collect();
+        };
+        let (inside, together) = (side.inside(), if side.dilation == 1 { self.split } else { usize::MAX });
+        let piece = |element: usize| Piece {
+            from: element as isize * side.stride,
+            step: side.stride * self.split as isize,
+            to: self.place(self.sides.len() - 1, side.place(element)),
+            count: (inside.end - element).div_ceil(together),
+        };
+        inside.clone().take(together).map(piece).collect()
     }
 
     /// Elements of one channel.
@@ -91,70 +129,11 @@ impl Frame {
 
     /// Copies a channel whose first element is at `origin` into `frame`, whose zeros are there already.
     pub(super) fn fill<T: Pod>(&self, frame: &mut [T], x: &[T], origin: isize) {
-        let Some((last, outer)) = self.sides.split_last() else {
-            frame[0] = x[origin as usize];
-            return;
-        };
-        let ranges: SmallVec<[std::ops::Range<usize>; 3]> = outer.iter().map(Side::inside).collect();
-        let columns = last.inside();
-        if columns.is_empty() || ranges.iter().any(|range| range.is_empty()) {
-            return;
-        }
-        // Lines along the axis before the last one are as far apart as each other; axes before it are gone through one by one.
-        let before = outer.len().saturating_sub(1);
-        let (lines, from_step, to_step) = match outer.last() {
-            Some(side) => (ranges[before].len(), side.stride, side.dilation * self.step(before)),
-            None => (1, 0, 0),
-        };
-        let mut at: Axes = ranges.iter().map(|range| range.start).collect();
-        loop {
-            let (mut from, mut to) = (origin, 0);
-            for (axis, &element) in at.iter().enumerate() {
-                from += element as isize * outer[axis].stride;
-                to += outer[axis].place(element) * self.step(axis);
+        for &(from, to) in &self.lines {
+            for piece in &self.pieces {
+                let line = &mut frame[to + piece.to..][..piece.count];
+                strided::read_line(line, x, origin + from + piece.from, piece.step);
             }
-            if (self.split, last.dilation, last.stride) == (1, 1, 1) {
-                let (first, place) = (from + columns.start as isize, to + last.place(columns.start));
-                for line in 0..lines {
-                    let (from, to) = ((first + line as isize * from_step) as usize, place + line * to_step);
-                    frame[to..to + columns.len()].copy_from_slice(&x[from..from + columns.len()]);
-                }
-            } else {
-                for _ in 0..lines {
-                    self.line(&mut frame[to..to + self.columns * self.split], x, from, last, columns.clone());
-                    (from, to) = (from + from_step, to + to_step);
-                }
-            }
-            let mut axis = before;
-            loop {
-                if axis == 0 {
-                    return;
-                }
-                axis -= 1;
-                at[axis] += 1;
-                if at[axis] < ranges[axis].end {
-                    break;
-                }
-                at[axis] = ranges[axis].start;
-            }
-        }
-    }
-
-    /// Copies these elements of the last axis.
-    fn line<T: Pod>(&self, line: &mut [T], x: &[T], from: isize, side: &Side, elements: std::ops::Range<usize>) {
-        if side.dilation > 1 {
-            for element in elements {
-                line[self.place(self.sides.len() - 1, side.place(element))] =
-                    x[(from + element as isize * side.stride) as usize];
-            }
-            return;
-        }
-        // With a dilation of one every `split`th element has the same remainder.
-        for first in elements.clone().take(self.split) {
-            let count = (elements.end - first).div_ceil(self.split);
-            let to = self.place(self.sides.len() - 1, side.place(first));
-            let step = side.stride * self.split as isize;
-            strided::read_line(&mut line[to..to + count], x, from + first as isize * side.stride, step);
         }
     }
 }

@@ -136,12 +136,6 @@ impl Phase {
         from.into_iter().zip(to).map(|(from, to)| (from as usize, to as usize + shift)).collect()
     }
 
-    /// Sums of a number per axis and position, in row-major order of the positions.
-    pub(super) fn over_positions(&self, number: impl Fn(usize, usize) -> usize) -> Vec<usize> {
-        let sums = sums(self.axes.iter().map(|axis| axis.count), |axis, position| number(axis, position) as isize);
-        sums.into_iter().map(|sum| sum as usize).collect()
-    }
-
     /// Sums of a number per axis and kernel element, in row-major order of the kernel elements.
     pub(super) fn over_taps(&self, number: impl Fn(usize, usize) -> isize) -> Vec<isize> {
         sums(self.axes.iter().map(|axis| axis.taps.len()), number)

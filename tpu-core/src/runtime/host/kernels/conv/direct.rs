@@ -8,11 +8,11 @@
 use super::super::super::scratch::Scratch;
 use super::super::accumulate::Accumulator;
 use super::super::frame::Frame;
-use super::super::phase::{Phase, frame};
+use super::super::phase::{Phase, PhaseAxis, frame};
 use super::super::{split, strided};
 use super::Job;
 use super::geometry::Geometry;
-use super::tile::{Products, Transpose};
+use super::tile::{Products, ROWS, Transpose};
 use crate::Result;
 use std::ops::Range;
 
@@ -31,9 +31,11 @@ struct Plan<'p, A> {
     /// Images that are computed together, and input features that are framed together.
     images: usize,
     features: usize,
-    /// Where each position of an image starts in the source, and where its result is in an output feature.
-    places: Vec<usize>,
-    results: Vec<usize>,
+    /// Where lines of an image's positions start in the source and in an output feature, how many positions one has, and how far
+    /// apart these are in both.
+    lines: Vec<(usize, usize)>,
+    columns: usize,
+    column_steps: (usize, usize),
     /// For each term of the features that are framed together its distance from there.
     offsets: Vec<usize>,
     /// Spatial elements of the kernel.
@@ -48,7 +50,11 @@ struct Plan<'p, A> {
 struct Work<'m, A> {
     frames: Scratch<'m, A>,
     sums: Scratch<'m, A>,
+    /// Sums by features, where results do not lie one after the other.
+    turned: Scratch<'m, A>,
+    /// Where the positions of a block start in the source, and where their results are in an output feature.
     places: Vec<usize>,
+    results: Vec<usize>,
 }
 
 /// Computes the outputs of one phase into `y`, which lies as [`Geometry::row`] says.
@@ -62,7 +68,7 @@ pub(super) fn run<A: Accumulator>(job: Job<'_, A>, phase: &Phase, y: &mut [A]) -
     let share = features.div_ceil(threads);
     let some = share.next_multiple_of(if share >= 2 * lanes { 2 * lanes } else { lanes });
     let rows = match (features_first, batch >= 2 * threads) {
-        (true, _) => some.min(2 * lanes) * batch,
+        (true, _) => some * batch,
         (false, true) => features,
         (false, false) => some.min(features),
     };
@@ -98,7 +104,7 @@ fn apart<A>(elements: usize) -> usize {
 impl<'p, A: Accumulator> Plan<'p, A> {
     fn new(job: Job<'p, A>, phase: &Phase) -> Result<Self> {
         let (geometry, frame) = (job.geometry, frame(std::slice::from_ref(phase), false));
-        let inside = |axis: &super::super::phase::PhaseAxis| {
+        let inside = |axis: &PhaseAxis| {
             let last = ((axis.count - 1) * axis.step) as i64;
             axis.dilation == 1 && axis.taps.iter().all(|&(_, base)| base >= 0 && base + last < axis.input as i64)
         };
@@ -108,22 +114,29 @@ impl<'p, A: Accumulator> Plan<'p, A> {
             |axis: usize| if in_place { phase.axes[axis].input_stride as usize } else { frame.step(axis) },
             |axis: usize| if in_place { 0 } else { frame.low(axis) },
         );
-        let places = phase.over_positions(|axis, position| position * phase.axes[axis].step * step(axis));
         let outputs: Vec<usize> = phase.axes.iter().map(|axis| axis.output).collect();
         let strides = strided::dense(&outputs);
-        let results = phase.over_positions(|axis, position| {
-            (phase.axes[axis].first + position * phase.axes[axis].jump) * strides[axis] as usize
+        let from = phase.over_lines(|axis, position| (position * phase.axes[axis].step * step(axis)) as isize);
+        let to = phase.over_lines(|axis, position| {
+            (phase.axes[axis].first + position * phase.axes[axis].jump) as isize * strides[axis]
         });
+        let last = phase.axes.len().saturating_sub(1);
+        let (columns, column_steps, shift) = match phase.axes.last() {
+            Some(axis) => (axis.count, (axis.step * step(last), axis.jump), axis.first),
+            None => (1, (1, 1), 0),
+        };
+        let lines: Vec<_> = from.into_iter().zip(to).map(|(from, to)| (from as usize, to as usize + shift)).collect();
+        let positions = lines.len() * columns;
         // In the order of the kernel's memory, which packing reads.
         let distances =
             phase.over_taps(|axis, index| ((phase.axes[axis].taps[index].1 + low(axis)) * step(axis) as i64) as isize);
         let mut terms: Vec<_> = phase.taps().into_iter().zip(distances).collect();
         terms.sort_unstable();
         let taps: Vec<isize> = terms.iter().map(|term| term.0).collect();
-        let images = (POSITIONS / places.len()).max(1);
+        let images = (POSITIONS / positions).max(1);
         // With one block of positions, features are framed as they are needed.
         let most =
-            if places.len() <= POSITIONS { (TERMS / taps.len()).clamp(1, geometry.inputs) } else { geometry.inputs };
+            if positions <= POSITIONS { (TERMS / taps.len()).clamp(1, geometry.inputs) } else { geometry.inputs };
         let features = geometry.inputs.div_ceil(geometry.inputs.div_ceil(most));
         let channel = apart::<A>(frame.len());
         let feature_step = if in_place { geometry.feature_stride as usize } else { channel };
@@ -134,8 +147,9 @@ impl<'p, A: Accumulator> Plan<'p, A> {
             channel,
             images,
             features,
-            places,
-            results,
+            lines,
+            columns,
+            column_steps,
             offsets: (0..features).flat_map(within).collect(),
             taps: taps.len(),
             panels: geometry.outputs.div_ceil(job.kernels.lanes),
@@ -144,14 +158,23 @@ impl<'p, A: Accumulator> Plan<'p, A> {
         })
     }
 
+    /// Positions of one image.
+    fn positions(&self) -> usize {
+        self.lines.len() * self.columns
+    }
+
     /// Memory for up to `images` images.
     fn work(&self, images: usize) -> Result<Work<'p, A>> {
+        let memory = self.job.memory;
         let frames = if self.in_place { 0 } else { self.images.min(images) * self.features * self.channel };
-        let positions = POSITIONS.min(self.images * self.places.len());
+        let positions = POSITIONS.min(self.images * self.positions());
+        let turned = if self.positions() == self.job.geometry.positions() { 0 } else { positions };
         Ok(Work {
-            frames: self.job.memory.filled(frames, A::default())?,
-            sums: self.job.memory.filled(positions * self.width(self.panels), A::default())?,
-            places: Vec::with_capacity(self.images * self.places.len()),
+            frames: memory.filled(frames, A::default())?,
+            sums: memory.filled(positions * self.width(self.panels), A::default())?,
+            turned: memory.filled(turned * self.job.geometry.outputs, A::default())?,
+            places: Vec::with_capacity(positions),
+            results: Vec::with_capacity(positions),
         })
     }
 
@@ -162,49 +185,65 @@ impl<'p, A: Accumulator> Plan<'p, A> {
 
     /// These features of these images, which lie one after the other in `out`.
     fn compute(&self, images: Range<usize>, features: Range<usize>, out: &mut [A], work: &mut Work<'_, A>) {
-        let Geometry { outputs, batch_stride, .. } = *self.job.geometry;
-        let image_step = if self.in_place { batch_stride as usize } else { self.features * self.channel };
-        work.places.clear();
-        let count = self.images.min(images.len());
-        work.places
-            .extend((0..count).flat_map(|image| self.places.iter().map(move |place| image * image_step + place)));
-        let end = images.end;
+        let outputs = self.job.geometry.outputs;
         for group in features.start / outputs..features.end.div_ceil(outputs) {
             for first in images.clone().step_by(self.images) {
-                let now = first..end.min(first + self.images);
-                self.group(group, (&images, now), &features, out, work);
+                let now = first..images.end.min(first + self.images);
+                let total = now.len() * self.positions();
+                let share = total.div_ceil(total.div_ceil(POSITIONS)).next_multiple_of(ROWS).min(POSITIONS);
+                for start in (0..total).step_by(share) {
+                    let block = start..total.min(start + share);
+                    self.locate(block.clone(), work);
+                    self.sum(group, &features, now.clone(), start == 0, work);
+                    self.store(group, &features, &images, now.start, block, out, work);
+                }
             }
         }
     }
 
-    /// The features that are a group's, of the images `now`.
-    fn group(
-        &self,
-        group: usize,
-        (images, now): (&Range<usize>, Range<usize>),
-        features: &Range<usize>,
-        out: &mut [A],
-        Work { frames, sums, places }: &mut Work<'_, A>,
-    ) {
-        let Geometry { outputs, inputs, feature_stride, features_first, .. } = *self.job.geometry;
-        let (lanes, positions, depth) = (self.job.kernels.lanes, self.places.len(), inputs * self.taps);
-        // Features within the group, and the panels that have them.
+    /// Where these positions, numbered over images, start and end up.
+    fn locate(&self, block: Range<usize>, Work { places, results, .. }: &mut Work<'_, A>) {
+        places.clear();
+        results.clear();
+        let image_step = match self.in_place {
+            true => self.job.geometry.batch_stride as usize,
+            false => self.features * self.channel,
+        };
+        let mut at = block.start;
+        while at < block.end {
+            let (line, column) = (at / self.columns, at % self.columns);
+            let (image, line) = (line / self.lines.len(), line % self.lines.len());
+            let columns = column..self.columns.min(column + block.end - at);
+            at += columns.len();
+            let (from, to) = (image * image_step + self.lines[line].0, self.lines[line].1);
+            places.extend(columns.clone().map(|column| from + column * self.column_steps.0));
+            results.extend(columns.map(|column| to + column * self.column_steps.1));
+        }
+    }
+
+    /// The features of a range that are a group's, within it, and the panels that have them.
+    fn within(&self, group: usize, features: &Range<usize>) -> (Range<usize>, Range<usize>) {
+        let (outputs, lanes) = (self.job.geometry.outputs, self.job.kernels.lanes);
         let within = |feature: usize| feature.clamp(group * outputs, (group + 1) * outputs) - group * outputs;
-        let (low, high) = (within(features.start), within(features.end));
-        let panels = low / lanes..high.div_ceil(lanes);
-        let width = self.width(panels.len());
-        let places = &places[..now.len() * positions];
-        let blocks = places.len().div_ceil(POSITIONS);
-        let together = places.len().div_ceil(blocks).next_multiple_of(6).min(POSITIONS);
+        let some = within(features.start)..within(features.end);
+        (some.clone(), some.start / lanes..some.end.div_ceil(lanes))
+    }
+
+    /// The sums of the positions that were located. Images are framed for the first block of theirs; if there are more, all features of
+    /// them are.
+    fn sum(&self, group: usize, features: &Range<usize>, now: Range<usize>, first: bool, work: &mut Work<'_, A>) {
+        let Geometry { inputs, feature_stride, .. } = *self.job.geometry;
+        let (lanes, depth) = (self.job.kernels.lanes, inputs * self.taps);
+        let Work { frames, sums, places, .. } = work;
+        let (_, panels) = self.within(group, features);
         for feature in (0..inputs).step_by(self.features) {
             let count = self.features.min(inputs - feature);
             let origin = |image: usize, feature: usize| {
                 self.job.geometry.origin(image, group) + feature as isize * feature_stride
             };
-            if !self.in_place {
+            if first && !self.in_place {
                 for (image, frames) in now.clone().zip(frames.chunks_exact_mut(self.features * self.channel)) {
                     for (number, frame) in frames.chunks_exact_mut(self.channel).take(count).enumerate() {
-                        let frame = &mut frame[..self.frame.len()];
                         self.frame.fill(frame, self.job.x, origin(image, feature + number));
                     }
                 }
@@ -215,61 +254,68 @@ impl<'p, A: Accumulator> Plan<'p, A> {
             };
             let terms = count * self.taps;
             let share = terms.div_ceil(terms.div_ceil(TERMS));
-            for (block, places) in places.chunks(together).enumerate() {
-                for term in (0..terms).step_by(share) {
-                    let offsets = &self.offsets[term..terms.min(term + share)];
-                    for panel in panels.clone().step_by(2) {
-                        let from = (group * self.panels + panel) * depth + feature * self.taps + term;
-                        let mut products = Products {
-                            a: source,
-                            places,
-                            offsets,
-                            b: &self.packed[from * lanes..],
-                            b_step: depth * lanes,
-                            c: &mut sums[(panel - panels.start) * lanes..],
-                            c_step: width,
-                            add: feature + term > 0,
-                        };
-                        // SAFETY: the kernels are those of this processor.
-                        unsafe { self.job.kernels.products(panels.end - panel, &mut products) }
-                    }
-                }
-                if feature + count < inputs {
-                    continue;
-                }
-                // The sums are whole: into the output, image by image.
-                let size = self.job.geometry.positions();
-                let (mut done, first) = (0, block * together);
-                while done < places.len() {
-                    let (image, position) = ((first + done) / positions, (first + done) % positions);
-                    let rows = (positions - position).min(places.len() - done);
-                    let (image, feature) = (now.start + image - images.start, group * outputs + low - features.start);
-                    let (start, y_step) = match features_first {
-                        true => (feature * images.len() + image, images.len() * size),
-                        false => (image * features.len() + feature, size),
+            for term in (0..terms).step_by(share) {
+                for panel in panels.clone().step_by(2) {
+                    let from = (group * self.panels + panel) * depth + feature * self.taps + term;
+                    let mut products = Products {
+                        a: source,
+                        places,
+                        offsets: &self.offsets[term..terms.min(term + share)],
+                        b: &self.packed[from * lanes..],
+                        b_step: depth * lanes,
+                        c: &mut sums[(panel - panels.start) * lanes..],
+                        c_step: self.width(panels.len()),
+                        add: feature + term > 0,
                     };
-                    let sums = &sums[done * width + low - panels.start * lanes..];
-                    let results = &self.results[position..position + rows];
-                    self.store(sums, width, results, high - low, &mut out[start * size..], y_step);
-                    done += rows;
+                    // SAFETY: the kernels are those of this processor.
+                    unsafe { self.job.kernels.products(panels.end - panel, &mut products) }
                 }
             }
         }
     }
 
-    /// Sums of some positions and `len` features to where they belong in `out`.
-    fn store(&self, sums: &[A], width: usize, results: &[usize], len: usize, out: &mut [A], y_step: usize) {
-        let rows = results.len();
-        if results[rows - 1] - results[0] + 1 == rows {
-            let y = &mut out[results[0]..];
-            let mut all = Transpose { x: sums, x_step: width, rows, len, y, y_step };
+    /// The sums of these positions of the images from `first` on to where they belong in `out`.
+    fn store(
+        &self,
+        group: usize,
+        features: &Range<usize>,
+        images: &Range<usize>,
+        first: usize,
+        block: Range<usize>,
+        out: &mut [A],
+        Work { sums, turned, results, .. }: &mut Work<'_, A>,
+    ) {
+        let Geometry { outputs, features_first, .. } = *self.job.geometry;
+        let (positions, size) = (self.positions(), self.job.geometry.positions());
+        let (some, panels) = self.within(group, features);
+        let (width, len) = (self.width(panels.len()), some.len());
+        let feature = group * outputs + some.start - features.start;
+        let mut at = block.start;
+        while at < block.end {
+            let rows = (positions - at % positions).min(block.end - at);
+            let image = first + at / positions - images.start;
+            let done = at - block.start;
+            at += rows;
+            let (start, y_step) = match features_first {
+                true => (feature * images.len() + image, images.len() * size),
+                false => (image * features.len() + feature, size),
+            };
+            let (x, out) =
+                (&sums[done * width + some.start - panels.start * self.job.kernels.lanes..], &mut out[start * size..]);
+            let results = &results[done..done + rows];
+            let whole = positions == size;
+            let (y, y_step, out_step) = match whole {
+                true => (&mut out[results[0]..], y_step, 0),
+                false => (&mut turned[..], rows, y_step),
+            };
+            let mut all = Transpose { x, x_step: width, rows, len, y, y_step };
             // SAFETY: the kernels are those of this processor.
-            return unsafe { (self.job.kernels.transpose)(&mut all) };
-        }
-        for feature in 0..len {
-            let out = &mut out[feature * y_step..];
-            for (sums, &result) in sums.chunks(width).zip(results) {
-                out[result] = sums[feature];
+            unsafe { (self.job.kernels.transpose)(&mut all) }
+            if !whole {
+                for (feature, sums) in turned.chunks_exact(rows).take(len).enumerate() {
+                    let out = &mut out[feature * out_step..];
+                    results.iter().zip(sums).for_each(|(&result, &sum)| out[result] = sum);
+                }
             }
         }
     }

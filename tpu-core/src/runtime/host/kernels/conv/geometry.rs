@@ -1,9 +1,12 @@
 //! Where the elements of a convolution meet.
 
+use super::super::super::scratch::{Cells, Memory};
 use super::super::frame::{Frame, Side};
 use super::super::phase::Axis;
 use super::super::strided::{self, View};
+use crate::Result;
 use crate::ir::ConvDims;
+use bytemuck::Pod;
 use smallvec::SmallVec;
 
 /// A convolution with its layout resolved.
@@ -26,6 +29,15 @@ pub(super) struct Geometry {
     output: View,
     /// Whether results are computed as [feature, batch, positions …]: how a weight gradient lies.
     pub features_first: bool,
+}
+
+/// Where rows of spatial kernel elements begin.
+#[derive(Clone, Copy)]
+pub(super) struct Rows {
+    pub first: usize,
+    /// From one output feature, and from one input feature, to the next.
+    pub output: usize,
+    pub input: usize,
 }
 
 impl Geometry {
@@ -129,15 +141,33 @@ impl Geometry {
         }
     }
 
-    /// The kernel as [output feature, input feature, taps …].
-    pub(super) fn kernel_view(&self) -> View {
-        let features = [(self.features(), self.kernel_strides.0), (self.inputs, self.kernel_strides.1)];
-        let axes = || features.into_iter().chain(self.axes.iter().map(|axis| (axis.taps, axis.kernel_stride)));
-        View {
+    /// The kernel with the spatial elements of a feature in a row, and where the first row begins and distances of output and input
+    /// features: itself if its elements lie like that.
+    pub(super) fn rows_of_kernel<'a, A: Pod + Send + Sync>(
+        &self,
+        kernel: &'a [A],
+        memory: Memory<'a>,
+    ) -> Result<(Cells<'a, A>, Rows)> {
+        let axes = || self.axes.iter().map(|axis| (axis.taps, axis.kernel_stride));
+        let taps = View {
             sizes: axes().map(|axis| axis.0).collect(),
             strides: axes().map(|axis| axis.1).collect(),
-            offset: self.kernel_origin,
+            offset: 0,
+        };
+        if is_dense(&taps) {
+            let (output, input) = self.kernel_strides;
+            let rows = Rows { first: self.kernel_origin as usize, output: output as usize, input: input as usize };
+            return Ok((Cells::There(kernel), rows));
         }
+        let features = [(self.features(), self.kernel_strides.0), (self.inputs, self.kernel_strides.1)];
+        let all = || features.into_iter().chain(axes());
+        let view = View {
+            sizes: all().map(|axis| axis.0).collect(),
+            strides: all().map(|axis| axis.1).collect(),
+            offset: self.kernel_origin,
+        };
+        let rows = Rows { first: 0, output: self.depth(), input: self.taps() };
+        Ok((strided::packed(Cells::There(kernel), &view, memory)?, rows))
     }
 
     /// Where the group of an image begins in the input.

@@ -1,12 +1,12 @@
 //! Groups with an output feature or two, as in depthwise convolutions: lines of the input times one kernel element after the
 //! other.
 
-use super::super::super::scratch::Cells;
 use super::super::accumulate::Accumulator;
 use super::super::phase::{Phase, frame};
 use super::super::split;
-use super::super::strided::{self, Odometer};
+use super::super::strided::Odometer;
 use super::Job;
+use super::geometry::Rows;
 use super::tile::{Correlation, Lines};
 use crate::Result;
 
@@ -46,7 +46,8 @@ pub(super) fn lines<A: Accumulator>(job: Job<'_, A>, phases: &[Phase], y: &mut [
                     let start = start + f as isize * geometry.kernel_strides.1;
                     weights.iter_mut().zip(taps).for_each(|(weight, tap)| *weight = kernel[(start + tap) as usize]);
                 }
-                let mut all = Lines { x: &frames, offsets, weights, lines, y, len: *columns, jump: *jump };
+                let (len, jump, in_order) = (*columns, *jump, lines.len() * columns == positions);
+                let mut all = Lines { x: &frames, offsets, weights, lines, y, len, jump, in_order };
                 // SAFETY: the kernels are those of this processor.
                 unsafe { (kernels.lines)(&mut all) }
             }
@@ -59,7 +60,7 @@ pub(super) fn lines<A: Accumulator>(job: Job<'_, A>, phases: &[Phase], y: &mut [
 pub(super) fn weights<A: Accumulator>(job: Job<'_, A>, y: &mut [A]) -> Result<()> {
     let Job { geometry, kernels, x, kernel, memory } = job;
     let frame = geometry.frame(true);
-    let kernel = strided::packed(Cells::There(kernel), &geometry.kernel_view(), memory)?;
+    let (kernel, kernel_rows) = geometry.rows_of_kernel(kernel, memory)?;
     let (inputs, taps, positions) = (geometry.inputs, geometry.taps(), geometry.positions());
     let last = geometry.axes.len() - 1;
     let mut offsets = vec![0];
@@ -77,17 +78,17 @@ pub(super) fn weights<A: Accumulator>(job: Job<'_, A>, y: &mut [A]) -> Result<()
     let cost = geometry.depth() as f64 * 2.0 * A::COST;
     split::try_parts(y, positions, cost, |first, part| {
         let mut frames = memory.filled(frame.len(), A::default())?;
-        let mut sums = memory.filled(positions, A::default())?;
+        let mut sums = memory.filled(positions * kernels.lanes, A::default())?;
         for (number, y) in part.chunks_exact_mut(positions).enumerate() {
             let (image, feature) = geometry.row(first / positions + number);
-            y.fill(A::default());
+            sums.fill(A::default());
             for f in 0..inputs {
                 let origin = geometry.origin(image, feature / geometry.outputs) + f as isize * geometry.feature_stride;
                 frame.fill(&mut frames, x, origin);
-                // Sums of one feature, then of all: long sums lose less that way.
-                sums.fill(A::default());
                 let mut at = Odometer::new(&sizes, &strides, 0, 0);
-                for g in kernel[(feature * inputs + f) * taps..][..taps].chunks_exact(rows * len) {
+                let Rows { first, output, input } = kernel_rows;
+                let row = first + feature * output + f * input;
+                for g in kernel[row..row + taps].chunks_exact(rows * len) {
                     let mut all = Correlation {
                         g: g.as_ptr(),
                         x: frames[at.position as usize..].as_ptr(),
@@ -102,9 +103,23 @@ pub(super) fn weights<A: Accumulator>(job: Job<'_, A>, y: &mut [A]) -> Result<()
                     unsafe { (kernels.correlation)(&mut all) }
                     at.advance();
                 }
-                y.iter_mut().zip(sums.iter()).for_each(|(y, &sum)| *y = y.plus(sum));
+            }
+            for (y, sums) in y.iter_mut().zip(sums.chunks_exact_mut(kernels.lanes)) {
+                *y = halved(sums);
             }
         }
         Ok(())
     })
+}
+
+/// The sum of a power of two of numbers.
+fn halved<A: Accumulator>(numbers: &mut [A]) -> A {
+    let mut count = numbers.len();
+    while count > 1 {
+        count /= 2;
+        for i in 0..count {
+            numbers[i] = numbers[i].plus(numbers[i + count]);
+        }
+    }
+    numbers[0]
 }

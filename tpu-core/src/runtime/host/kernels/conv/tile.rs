@@ -33,9 +33,12 @@ pub(super) struct Lines<'a, A> {
     pub y: &'a mut [A],
     pub len: usize,
     pub jump: usize,
+    /// Whether each line follows on the one before in `y`, so that what is written behind a line is written again.
+    pub in_order: bool,
 }
 
-/// `sums[k] += Σ g[r, i] · x[offsets[k] + …]` over `rows` rows of `len` elements.
+/// `sums[k] += Σ g[r, i] · x[offsets[k] + …]` over `rows` rows of `len` elements. A sum is as many as a register has lanes, to be added
+/// in the end. The elements of one call are summed before they are added: long sums lose less that way.
 pub(super) struct Correlation<'a, A> {
     pub g: *const A,
     pub x: *const A,
@@ -221,18 +224,24 @@ unsafe fn sum_lines<V: Lanes>(all: &mut Lines<'_, V::Of>) {
             .iter()
             .all(|&(from, to)| { from + farthest <= all.x.len() && to + (all.len - 1) * all.jump < all.y.len() })
     );
-    for &(from, to) in all.lines {
+    // Lines of one register, four at a time: each element of the kernel is loaded once for all of them.
+    let short = if all.len <= V::COUNT { all.lines.len() / 4 * 4 } else { 0 };
+    for lines in all.lines[..short].chunks_exact(4) {
+        // SAFETY: by the assertion all elements are there, those behind the end of a line too; the caller says that the
+        // instruction set is.
+        unsafe { sum_at::<V, 4>(all, std::array::from_fn(|i| (lines[i].0, lines[i].1, all.len))) }
+    }
+    for &line in &all.lines[short..] {
         let mut at = 0;
         while at < all.len {
             let registers = (all.len - at).div_ceil(V::COUNT).min(4);
-            // SAFETY: by the assertion all elements are there, those behind the end of a line too; the caller says that the
-            // instruction set is.
+            // SAFETY: as above.
             unsafe {
                 match registers {
-                    1 => sum_line::<V, 1>(all, from, to, at),
-                    2 => sum_line::<V, 2>(all, from, to, at),
-                    3 => sum_line::<V, 3>(all, from, to, at),
-                    _ => sum_line::<V, 4>(all, from, to, at),
+                    1 => sum_line::<V, 1>(all, line, at),
+                    2 => sum_line::<V, 2>(all, line, at),
+                    3 => sum_line::<V, 3>(all, line, at),
+                    _ => sum_line::<V, 4>(all, line, at),
                 }
             }
             at += registers * V::COUNT;
@@ -242,13 +251,23 @@ unsafe fn sum_lines<V: Lanes>(all: &mut Lines<'_, V::Of>) {
 
 /// `N` registers of a line from its element `at` on.
 #[inline(always)]
-unsafe fn sum_line<V: Lanes, const N: usize>(all: &mut Lines<'_, V::Of>, from: usize, to: usize, at: usize) {
+unsafe fn sum_line<V: Lanes, const N: usize>(all: &mut Lines<'_, V::Of>, (from, to): (usize, usize), at: usize) {
     // A last register that the line does not fill starts further left where it can, at elements that are summed twice.
     let last = if all.len < V::COUNT { at } else { all.len - V::COUNT };
-    let starts: [usize; N] = std::array::from_fn(|i| (at + i * V::COUNT).min(last));
+    let register = |i: usize| {
+        let start = (at + i * V::COUNT).min(last);
+        (from + start, to + start * all.jump, all.len - start)
+    };
+    // SAFETY: passed on to the caller.
+    unsafe { sum_at::<V, N>(all, std::array::from_fn(register)) }
+}
+
+/// Registers that start at an element of `x`, belong to an element of `y`, and of which this many elements are of the line.
+#[inline(always)]
+unsafe fn sum_at<V: Lanes, const N: usize>(all: &mut Lines<'_, V::Of>, registers: [(usize, usize, usize); N]) {
     // SAFETY: passed on to the caller.
     unsafe {
-        let x: [_; N] = std::array::from_fn(|i| all.x.as_ptr().add(from + starts[i]));
+        let x: [_; N] = std::array::from_fn(|i| all.x.as_ptr().add(registers[i].0));
         let mut sums = [V::splat(V::Of::default()); N];
         for (&offset, &weight) in all.offsets.iter().zip(all.weights) {
             let weight = V::splat(weight);
@@ -256,15 +275,16 @@ unsafe fn sum_line<V: Lanes, const N: usize>(all: &mut Lines<'_, V::Of>, from: u
                 *sum = sum.plus_product(weight, V::load(x.add(offset)));
             }
         }
-        for (sum, start) in sums.into_iter().zip(starts) {
-            let (count, y) = (V::COUNT.min(all.len - start), all.y.as_mut_ptr().add(to + start * all.jump));
-            if all.jump == 1 && count == V::COUNT {
+        for (sum, (_, to, count)) in sums.into_iter().zip(registers) {
+            let whole = count >= V::COUNT || (all.in_order && to + V::COUNT <= all.y.len());
+            let y = all.y.as_mut_ptr().add(to);
+            if all.jump == 1 && whole {
                 sum.store(y);
                 continue;
             }
             let mut lanes = [V::Of::default(); WIDEST];
             sum.store(lanes.as_mut_ptr());
-            for (lane, &sum) in lanes.iter().enumerate().take(count) {
+            for (lane, &sum) in lanes.iter().enumerate().take(V::COUNT.min(count)) {
                 *y.add(lane * all.jump) = sum;
             }
         }
@@ -317,18 +337,10 @@ unsafe fn correlate_at<V: Lanes, const N: usize>(all: &mut Correlation<'_, V::Of
                 }
             }
         }
-        for (k, sum) in sums.into_iter().enumerate() {
+        for (sum, totals) in sums.into_iter().zip(all.sums[first * V::COUNT..].chunks_exact_mut(V::COUNT)) {
             let mut lanes = [zero; WIDEST];
             sum.store(lanes.as_mut_ptr());
-            let mut count = V::COUNT;
-            while count > 1 {
-                count /= 2;
-                for i in 0..count {
-                    lanes[i] = lanes[i].plus(lanes[i + count]);
-                }
-            }
-            let total = &mut all.sums[first + k];
-            *total = total.plus(lanes[0]);
+            totals.iter_mut().zip(lanes).for_each(|(total, lane)| *total = total.plus(lane));
         }
     }
 }

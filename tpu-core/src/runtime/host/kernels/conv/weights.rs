@@ -7,9 +7,10 @@
 use super::super::super::scratch::Cells;
 use super::super::accumulate::Accumulator;
 use super::super::frame::Frame;
-use super::super::{split, strided};
+use super::super::split;
 use super::Job;
 use super::direct::TERMS;
+use super::geometry::Rows;
 use super::tile::{Products, ROWS, Transpose};
 use crate::Result;
 use std::ops::Range;
@@ -22,6 +23,7 @@ const PART_ELEMENTS: usize = 1 << 20;
 struct Plan<'p, A> {
     job: Job<'p, A>,
     kernel: Cells<'p, A>,
+    kernel_rows: Rows,
     frame: Frame,
     /// Whether channels of the input are their own frames.
     in_place: bool,
@@ -82,9 +84,11 @@ impl<'p, A: Accumulator> Plan<'p, A> {
             places = places.iter().flat_map(|&place| (0..axis.output).map(move |p| place + p * step)).collect();
             offsets = offsets.iter().flat_map(|&offset| (0..axis.taps).map(move |t| offset + t * dilation)).collect();
         }
+        let (kernel, kernel_rows) = geometry.rows_of_kernel(job.kernel, job.memory)?;
         Ok(Self {
             job,
-            kernel: strided::packed(Cells::There(job.kernel), &geometry.kernel_view(), job.memory)?,
+            kernel,
+            kernel_rows,
             in_place: frame.is_image(),
             frame,
             rows,
@@ -169,8 +173,9 @@ impl<'p, A: Accumulator> Plan<'p, A> {
             let rows = lanes.min(geometry.outputs - panel * lanes);
             for (number, feature) in features.clone().enumerate() {
                 let y = &mut packed[(panel * features.len() + number) * taps * lanes..][..taps * lanes];
-                let first = ((group * geometry.outputs + panel * lanes) * geometry.inputs + feature) * taps;
-                let (x, x_step) = (&self.kernel[first..], geometry.inputs * taps);
+                let Rows { first, output, input } = self.kernel_rows;
+                let first = first + (group * geometry.outputs + panel * lanes) * output + feature * input;
+                let (x, x_step) = (&self.kernel[first..], output);
                 let mut all = Transpose { x, x_step, rows, len: taps, y, y_step: lanes };
                 // SAFETY: the kernels are those of this processor.
                 unsafe { (kernels.transpose)(&mut all) }
