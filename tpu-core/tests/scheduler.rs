@@ -231,12 +231,12 @@ fn a_compile_for_other_sizes_names_the_fact_that_does_not_hold() {
     let _alone = alone();
     Device::host().unwrap().clear_program_cache();
     let run = |rows: usize| {
-        let x = Tensor::from_vec(vec![1.0f32; 30 * rows], [30, rows]).unwrap();
-        let w = Tensor::from_vec(vec![1.0f32; 30 * 40], [30, 40]).unwrap();
-        assert_eq!(x.t().unwrap().matmul(&w).unwrap().to_vec::<f32>().unwrap(), vec![30.0; rows * 40]);
+        let x = Tensor::from_vec(vec![1.0f64; 30 * rows], [30, rows]).unwrap();
+        let w = Tensor::from_vec(vec![1.0f64; 30 * 40], [30, 40]).unwrap();
+        assert_eq!(x.t().unwrap().matmul(&w).unwrap().to_vec::<f64>().unwrap(), vec![30.0; rows * 40]);
     };
     run(50);
-    // At most 256 results are summed in an order of their own.
+    // At most 256 results in f64 are summed in an order of their own.
     let ((), done) = during(|| run(5));
     assert_eq!((done.compiles, done.resizes), (1, 0), "{done}");
     let cause = lazy::compile_causes().pop().unwrap();

@@ -83,7 +83,7 @@ impl Dot {
 
 /// Whether products of more than a few rows are ours: the best of this machine whatever level is asked for, so that bits are
 /// the same.
-fn own(factors: DType) -> bool {
+pub(crate) fn own(factors: DType) -> bool {
     factors == DType::F32 && Isa::available() == Isa::Avx2
 }
 
@@ -160,8 +160,7 @@ fn skinny(dot: &Dot, shared: &Shared, index: usize) -> Option<Skinny> {
     let b = (shared.2.cast::<f32>().wrapping_add(rhs), dot.rhs.col, dot.rhs.row);
     let (((x, x_row, x_depth), (w, w_row, w_depth)), (y_few, y_many)) =
         if m <= n { ((a, b), (n, 1)) } else { ((b, a), (1, n)) };
-    // `gemm` reads one row with adjacent columns as fast.
-    let known = if few == 1 { x_depth == 1 && w_depth == 1 } else { w_depth == 1 || w_row == 1 };
+    let known = few == 1 || w_depth == 1 || w_row == 1;
     known.then_some(Skinny { few, many, depth, x, x_row, x_depth, w, w_row, w_depth, y, y_few, y_many })
 }
 

@@ -4,7 +4,7 @@
 //! operand is read where it is, about once; if depth is adjacent in it, blocks of eight by eight are turned in registers.
 //!
 //! Bits depend on the sizes only, not on layouts, threads or the instruction set: an element is a sum over blocks of depth of
-//! sums in the order of depth. One row alone is an exception, as it is in `gemm`: its elements are sums of sixteen sums.
+//! sums in the order of depth, or, of one row alone, a sum of sixteen sums.
 
 use super::row::isa::Isa;
 
@@ -14,7 +14,8 @@ pub(crate) const FEW: usize = 15;
 const BLOCK: usize = 256;
 /// Rows of the large operand that lie side by side in a vector.
 const LANES: usize = 8;
-/// `y[i, j] = Σ x[i, p] w[j, p]` for at most [`FEW`] rows of `x`; steps are in elements. One of the steps of `w` is one.
+/// `y[i, j] = Σ x[i, p] w[j, p]` for at most [`FEW`] rows of `x`; steps are in elements. One of the steps of `w` is one,
+/// unless `few` is.
 #[derive(Clone, Copy)]
 pub(crate) struct Skinny {
     pub few: usize,
@@ -177,9 +178,9 @@ mod avx2 {
 
 #[inline(always)]
 unsafe fn product<V: Vector>(of: &Skinny) {
-    if of.few == 1 && of.x_depth == 1 && of.w_depth == 1 {
+    if of.few == 1 {
         // SAFETY: passed on to the caller.
-        unsafe { row::<V>(of) };
+        unsafe { if of.w_depth == 1 { row::<V>(of) } else { row_beside::<V>(of) } };
         return;
     }
     // The small operand a block at a time, row beside row: its own steps may make its rows meet in the cache.
@@ -215,10 +216,49 @@ unsafe fn row<V: Vector>(of: &Skinny) {
     }
 }
 
+/// Sums of one row, of which each sixteenth term is added up for itself.
+const STEP: usize = 2 * LANES;
+
+/// One row with rows that lie side by side, or anyhow: sums in memory, so that what lies side by side is read in long pieces.
+#[inline(always)]
+unsafe fn row_beside<V: Vector>(of: &Skinny) {
+    const WIDTH: usize = 256;
+    let whole = of.depth / STEP * STEP;
+    let mut sums = [[0f32; WIDTH]; STEP];
+    for at in (0..of.many).step_by(WIDTH) {
+        let width = WIDTH.min(of.many - at);
+        let vectors = if of.w_row == 1 { width - width % LANES } else { 0 };
+        // SAFETY: passed on to the caller; the sums are as many as the rows.
+        let add = |p: usize, sums: &mut [f32; WIDTH]| unsafe {
+            let (x, w) = (*of.x.add(p * of.x_depth), of.w.add(at * of.w_row + p * of.w_depth));
+            for j in (0..vectors).step_by(LANES) {
+                let to = sums.as_mut_ptr().add(j);
+                let sum = V::splat(x).mul_add(V::load(w.add(j)), V::load(to));
+                to.cast::<[f32; LANES]>().write_unaligned(sum.numbers());
+            }
+            for (j, sum) in sums[..width].iter_mut().enumerate().skip(vectors) {
+                *sum = x.mul_add(*w.add(j * of.w_row), *sum);
+            }
+        };
+        sums.iter_mut().for_each(|sums| sums[..width].fill(0.0));
+        (0..whole).for_each(|p| add(p, &mut sums[p % STEP]));
+        let mut half = STEP / 2;
+        while half > 0 {
+            let (low, high) = sums.split_at_mut(half);
+            for (low, high) in low.iter_mut().zip(high) {
+                low[..width].iter_mut().zip(&high[..width]).for_each(|(low, high)| *low += high);
+            }
+            half /= 2;
+        }
+        (whole..of.depth).for_each(|p| add(p, &mut sums[0]));
+        // SAFETY: passed on to the caller.
+        (0..width).for_each(|j| unsafe { *of.y.add((at + j) * of.y_many) = sums[0][j] });
+    }
+}
+
 /// Elements of one row, from `at` on.
 #[inline(always)]
 unsafe fn dots<V: Vector, const R: usize>(of: &Skinny, at: usize) {
-    const STEP: usize = 2 * LANES;
     let whole = of.depth / STEP * STEP;
     // SAFETY: passed on to the caller.
     unsafe {
@@ -226,7 +266,10 @@ unsafe fn dots<V: Vector, const R: usize>(of: &Skinny, at: usize) {
         let mut sums = [[V::splat(0.0); 2]; R];
         let mut p = 0;
         while p < whole {
-            let x: [V; 2] = vectors(of.x.add(p));
+            let x: [V; 2] = match of.x_depth {
+                1 => vectors(of.x.add(p)),
+                step => vectors(std::array::from_fn::<f32, STEP, _>(|i| *of.x.add((p + i) * step)).as_ptr()),
+            };
             for (r, sums) in sums.iter_mut().enumerate() {
                 let w = start.add(r * of.w_row + p);
                 sums[0] = x[0].mul_add(V::load(w), sums[0]);
@@ -242,7 +285,8 @@ unsafe fn dots<V: Vector, const R: usize>(of: &Skinny, at: usize) {
                 half /= 2;
             }
             let rest = whole..of.depth;
-            let sum = rest.fold(lanes[0], |sum, p| (*of.x.add(p)).mul_add(*start.add(r * of.w_row + p), sum));
+            let sum =
+                rest.fold(lanes[0], |sum, p| (*of.x.add(p * of.x_depth)).mul_add(*start.add(r * of.w_row + p), sum));
             *of.y.add((at + r) * of.y_many) = sum;
         }
     }
@@ -426,15 +470,21 @@ mod tests {
     }
 
     impl Operands {
-        /// The product of rows of adjacent depth, or of operands that were turned, in so many parts.
-        fn product(&self, [few, many, depth]: [usize; 3], turned: bool, isa: Isa, parts: usize) -> Vec<f32> {
-            let laid = |rows: usize, from: &[f32]| -> (Vec<f32>, usize, usize) {
+        /// The product of operands with adjacent depth or turned, in so many parts.
+        fn laid(&self, [few, many, depth]: [usize; 3], turned: [bool; 2], isa: Isa, parts: usize) -> Vec<f32> {
+            let laid = |rows: usize, from: &[f32], turned: bool| -> (Vec<f32>, usize, usize) {
                 match turned {
                     false => (from.to_vec(), depth, 1),
-                    true => ((0..rows * depth).map(|i| from[i % rows * depth + i / rows]).collect(), 1, rows),
+                    // A number between lines.
+                    true => {
+                        let number = |i: usize| from.get(i % (rows + 1) * depth + i / (rows + 1)).copied();
+                        let all = (0..(rows + 1) * depth).map(|i| number(i).unwrap_or(f32::NAN)).collect();
+                        (all, 1, rows + 1)
+                    }
                 }
             };
-            let ((x, x_row, x_depth), (w, w_row, w_depth)) = (laid(few, &self.x), laid(many, &self.w));
+            let ((x, x_row, x_depth), (w, w_row, w_depth)) =
+                (laid(few, &self.x, turned[0]), laid(many, &self.w, turned[1]));
             let mut y = vec![f32::NAN; few * many];
             let (x, w, to) = (x.as_ptr(), w.as_ptr(), y.as_mut_ptr());
             let all = Skinny { few, many, depth, x, x_row, x_depth, w, w_row, w_depth, y: to, y_few: many, y_many: 1 };
@@ -450,10 +500,10 @@ mod tests {
     #[test]
     fn elements_are_sums_in_the_order_of_depth_whatever_the_layout() {
         for few in 1..=FEW {
-            for (many, depth) in [(1, 1), (7, 5), (8, 8), (53, 19), (60, 300), (9, 520)] {
+            for (many, depth) in [(1, 1), (7, 5), (8, 8), (53, 19), (60, 300), (9, 520), (270, 37)] {
                 let operands = Operands { x: numbers(few * depth, 1), w: numbers(many * depth, 2) };
                 let sizes = [few, many, depth];
-                let first = operands.product(sizes, false, Isa::Portable, 1);
+                let first = operands.laid(sizes, [false; 2], Isa::Portable, 1);
                 for (at, &got) in first.iter().enumerate() {
                     let (x, w) = (&operands.x[at / many * depth..][..depth], &operands.w[at % many * depth..][..depth]);
                     let pairs = || x.iter().zip(w).map(|(&x, &w)| f64::from(x) * f64::from(w));
@@ -464,11 +514,15 @@ mod tests {
                 }
                 let levels = [Isa::Portable, Isa::Avx2, Isa::Avx512].into_iter().filter(|&isa| isa <= Isa::available());
                 for (isa, parts) in levels.flat_map(|isa| [1, 2, 4].map(|parts| (isa, parts))) {
-                    assert_eq!(operands.product(sizes, false, isa, parts), first, "{sizes:?}: {isa:?}, {parts} parts");
-                    // One row has an order of its own where depth is adjacent.
-                    let turned = operands.product(sizes, true, isa, parts);
-                    let same = if few == 1 { operands.product(sizes, true, Isa::Portable, 1) } else { first.clone() };
-                    assert_eq!(turned, same, "{sizes:?} turned: {isa:?}, {parts} parts");
+                    assert_eq!(
+                        operands.laid(sizes, [false; 2], isa, parts),
+                        first,
+                        "{sizes:?}: {isa:?}, {parts} parts"
+                    );
+                    for turned in [[true, false], [false, true], [true, true]] {
+                        let got = operands.laid(sizes, turned, isa, parts);
+                        assert_eq!(got, first, "{sizes:?} {turned:?}: {isa:?}, {parts} parts");
+                    }
                 }
             }
         }

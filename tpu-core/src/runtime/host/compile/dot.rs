@@ -3,8 +3,9 @@
 use super::size::{Size, Values};
 use super::view::{Axes, View, linear};
 use crate::ir::{DotDims, Graph, NodeId, Op, Type};
-use crate::runtime::host::dot::{Dot, Matrix};
+use crate::runtime::host::dot::{Dot, Matrix, own};
 use crate::runtime::host::row::isa::Isa;
+use crate::runtime::host::skinny::FEW;
 use crate::{DType, ir};
 
 /// The axes of an operand that are neither batch nor contracted.
@@ -31,7 +32,7 @@ pub(super) fn is_matrix(view: &View, batch: &[usize], contract: &[usize]) -> boo
 }
 
 /// Whether `gemm` takes a path for this product whose order of sums depends on the strides: the ones for small results,
-/// vectors and short sums.
+/// vectors and short sums. Our own products have one order.
 pub(super) fn depends_on_layout(graph: &Graph, id: NodeId) -> bool {
     let node = &graph[id];
     let Op::DotGeneral(dims) = &node.op else { return false };
@@ -42,7 +43,12 @@ pub(super) fn depends_on_layout(graph: &Graph, id: NodeId) -> bool {
     let m = size(0, &free_axes(rank(0), &dims.lhs_batch, &dims.lhs_contract));
     let n = size(1, &free_axes(rank(1), &dims.rhs_batch, &dims.rhs_contract));
     let k = size(0, &dims.lhs_contract);
-    m * n <= 256 || m <= 1 || n <= 1 || k <= 2
+    match graph.ty(node.operands[0]).dtype {
+        DType::BF16 | DType::F16 => false,
+        factors if own(factors) => false,
+        DType::F32 => k <= 2 || (m > FEW && n > FEW && m * n <= 256),
+        _ => m * n <= 256 || m <= 1 || n <= 1 || k <= 2,
+    }
 }
 
 /// The order of axes in which an operand is a matrix per batch, if its own is not one: batch, free, contracted.

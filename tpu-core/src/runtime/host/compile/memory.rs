@@ -211,8 +211,10 @@ pub(super) fn plan(request: &Request, bytes: &[usize], scratch_bytes: &[usize]) 
             }
             let ends = request.last[number].unwrap_or(step);
             // The block of a temporary that this step reads for the last time, and that nothing else took.
+            // What nothing reads later takes one only where no other result of the step may.
+            let lasting = ends > step || uses.copies;
             let dying =
-                uses.in_place.iter().filter(|(written, _)| *written == value && ends > step).find_map(|&(_, read)| {
+                uses.in_place.iter().filter(|(written, _)| *written == value && lasting).find_map(|&(_, read)| {
                     let block = Some(block_of[read as usize]).filter(|&block| block != NONE)? as usize;
                     (blocks[block].last == step && bytes[read as usize] == bytes[number]).then_some(block)
                 });

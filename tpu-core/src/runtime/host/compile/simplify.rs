@@ -123,10 +123,28 @@ impl Builder<'_> {
             }
             Op::Reduce { kind, axes } => smallvec![self.reduce(*kind, axes, operands[0], &types[0])],
             Op::DotGeneral(dims) => smallvec![self.dot(dims, operands, &types[0])],
+            Op::While { .. } => {
+                let operands = operands.into_iter().map(|value| self.fresh(value)).collect();
+                let node = self.graph.insert(self.graph.main(), op.clone(), operands, SmallVec::from(types));
+                (0..types.len() as u32).map(|result| Value { node, result }).collect()
+            }
             _ => {
                 let node = self.merge(op.clone(), operands, SmallVec::from(types));
                 (0..types.len() as u32).map(|result| Value { node, result }).collect()
             }
+        }
+    }
+
+    /// An operand of a loop, which the loop changes where it is: what is one number all over is made anew for it, since one that
+    /// several loops start from would have to be kept and copied.
+    fn fresh(&mut self, value: Value) -> Value {
+        let node = &self.graph[value.node];
+        match &node.op {
+            Op::Constant(literal) if literal.is_splat() => {
+                let (op, types) = (node.op.clone(), node.types.clone());
+                self.graph.insert(self.graph.main(), op, smallvec![], types).into()
+            }
+            _ => value,
         }
     }
 

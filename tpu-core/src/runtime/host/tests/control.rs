@@ -126,6 +126,34 @@ fn a_large_value_is_changed_where_it_is() {
     }
 }
 
+/// Two loops that start from zeros, as derivatives of recurrent layers do. What they go through is computed and is not needed
+/// later: they read it, and build their results, where it is.
+#[test]
+fn values_of_a_loop_that_nothing_else_reads_are_in_memory_once() {
+    const ROWS: usize = 2048;
+    const BYTES: usize = ROWS * 256 * 4;
+    let mut b = Build::new();
+    let input = b.input(DType::F32, &[ROWS, 256]);
+    let written = |b: &mut Build, from: Value, factor: f64| {
+        let through = b.scale(from, factor);
+        let main = b.0.main();
+        let zeros = b.0.constant(main, Literal::splat(DType::F32, [ROWS, 256], 0));
+        counted(b, &[through, zeros], 5, |b, x| {
+            let row = b.op(Op::DynamicSlice { sizes: smallvec![1, 256] }, &[x[0], x[2], x[2]]);
+            vec![x[0], write_row(b, x[1], row, x[2])]
+        })[1]
+    };
+    let first = written(&mut b, input, 2.0);
+    let second = written(&mut b, first, 3.0);
+    let graph = b.done(&[second]);
+    let (host, arguments) = (host(1, Isa::available()), exact(&graph));
+    let got = run_with(&host, &graph, CompileOptions::default(), &arguments).unwrap().0;
+    assert_eq!(got, interpreted(&graph, &arguments));
+    // Argument and result, and what the first loop reads and writes.
+    let peak = host.memory(0).peak;
+    assert!(peak < 4 * BYTES + BYTES / 4, "{peak} bytes, of which {BYTES} are one value");
+}
+
 #[test]
 fn an_update_outside_of_loops_writes_over_its_operand_too() {
     let mut b = Build::new();

@@ -199,7 +199,7 @@ fn a_layer_is_made_for_any_batch_between_those_where_decisions_change() {
         let new = layer(rows);
         assert!(assert_same(&layer(10), &new, &arguments(&new, 3)), "{rows} rows");
     }
-    // 3 rows of 48 results are few enough for another kind of product.
+    // One row is a case of its own.
     let resized = host(1, Isa::available()).compile(&layer(10), CompileOptions::default()).unwrap().resize(&layer(1));
     assert!(resized.unwrap().compiled.is_some());
 }
@@ -209,7 +209,8 @@ fn what_was_compiled_for_other_facts_is_kept_beside_what_was_there() {
     let host = host(1, Isa::available());
     let product = |rows: usize| {
         let mut b = Build::new();
-        let (x, w) = (b.input(DType::F32, &[30, rows]), b.input(DType::F32, &[30, 40]));
+        // Of f64, of which small products are of another kind.
+        let (x, w) = (b.input(DType::F64, &[30, rows]), b.input(DType::F64, &[30, 40]));
         let x = b.transpose(x, &[1, 0]);
         let y = b.matmul(x, w);
         b.done(&[y])
