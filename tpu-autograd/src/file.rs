@@ -43,7 +43,20 @@ pub struct Checkpoint {
 const OPTIMIZER: &str = "optimizer.";
 
 impl Checkpoint {
-    /// The parameters and buffers of a model and the state of its optimizer.
+    /// The parameters and buffers of a model and the state of its optimizer. PyTorch's `state_dict` of both.
+    ///
+    /// ```
+    /// use tpu_autograd::file::Checkpoint;
+    /// use tpu_autograd::nn::{Linear, Module};
+    /// use tpu_autograd::optim::{Sgd, SgdOptions};
+    /// use tpu_core::DType;
+    /// let model = Linear::new(4, 2, true, DType::F32, &tpu_ops::Generator::new(0))?;
+    /// let optimizer = Sgd::new(model.named_parameters(), SgdOptions::default())?;
+    /// let checkpoint = Checkpoint::of(&model, Some(&optimizer))?;
+    /// assert_eq!(checkpoint.tensors.keys().collect::<Vec<_>>(), ["bias", "optimizer.step", "weight"]);
+    /// # Ok::<(), tpu_core::Error>(())
+    /// ```
+    #[doc(alias = "state_dict")]
     pub fn of(model: &(impl Module + ?Sized), optimizer: Option<&dyn Optimizer>) -> Result<Self> {
         let mut checkpoint = Self::default();
         for (name, param) in model.named_state() {
@@ -58,6 +71,9 @@ impl Checkpoint {
     }
 
     /// Writes the file, or leaves what was there. Waits for the values. The same content gives the same bytes.
+    ///
+    /// If a step failed while running, and neither a read nor [`Optimizer::step`] has told of it yet, this is that step's error,
+    /// and nothing is written. A checkpoint made [of](Self::of) the model from then on has what was before that step.
     pub fn save(&self, path: impl AsRef<Path>) -> Result<()> {
         let path = path.as_ref();
         let io = |error: std::io::Error| Error::io("save", path, &error);
@@ -124,6 +140,18 @@ impl Checkpoint {
     /// Gives the parameters and buffers of a model, and its optimizer, the values of this checkpoint. Errors, and changes nothing,
     /// unless there is a tensor of the right type for each of them and the state is one of this optimizer. Other tensors
     /// are errors too: they belong to another model.
+    ///
+    /// ```
+    /// use tpu_autograd::file::Checkpoint;
+    /// use tpu_autograd::nn::Linear;
+    /// use tpu_core::DType;
+    /// let [trained, fresh] = [0, 1].map(|seed| Linear::new(4, 2, true, DType::F32, &tpu_ops::Generator::new(seed)));
+    /// let (trained, fresh) = (trained?, fresh?);
+    /// Checkpoint::of(&trained, None)?.restore(&fresh, None)?;
+    /// assert_eq!(fresh.weight.value().to_vec::<f32>()?, trained.weight.value().to_vec::<f32>()?);
+    /// # Ok::<(), tpu_core::Error>(())
+    /// ```
+    #[doc(alias = "load_state_dict")]
     pub fn restore(&self, model: &(impl Module + ?Sized), optimizer: Option<&mut dyn Optimizer>) -> Result<()> {
         let bad = |what: String| Error::new(ErrorKind::Format, "restore", what);
         let params = model.named_state();

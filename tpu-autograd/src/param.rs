@@ -4,8 +4,9 @@ use crate::history::Node;
 use crate::mode::is_grad_enabled;
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
+use tpu_core::lazy::Outcome;
 use tpu_core::tensor::Link;
-use tpu_core::{DType, Result, Shape, Tensor, ensure};
+use tpu_core::{DType, Error, Result, Shape, Tensor, ensure};
 
 /// A tensor that training changes: a cell with the current value and the gradient that backward passes have added up.
 /// Clones are the same cell.
@@ -31,6 +32,8 @@ pub(crate) struct Cell {
 struct State {
     /// Nobody else in this crate holds it, so that the program that computes the next one can overwrite it.
     value: Tensor,
+    /// What becomes of the value, if it was set.
+    outcome: Option<Outcome>,
     grad: Option<Tensor>,
     requires_grad: bool,
 }
@@ -42,7 +45,7 @@ impl Param {
         let requires_grad = value.dtype().is_differentiable();
         Self(Arc::new_cyclic(|cell: &Weak<Cell>| Cell {
             leaf: Node::leaf(cell.clone()),
-            state: Mutex::new(State { value: value.detach(), grad: None, requires_grad }),
+            state: Mutex::new(State { value: value.detach(), outcome: None, grad: None, requires_grad }),
         }))
     }
 
@@ -50,13 +53,17 @@ impl Param {
     pub fn buffer(value: Tensor) -> Self {
         let buffer = Self::new(value);
         buffer.0.lock().requires_grad = false;
+        // What fails here fails for whoever reads it.
+        let _ = buffer.realize();
         buffer
     }
 
     /// The current value, with a history that leads here if the parameter requires gradients and they are
     /// [enabled](crate::no_grad).
     ///
-    /// If a step failed while running, this is the value before that step.
+    /// If the step that gave this value fails while running, whatever is computed from it fails with that step's error, until
+    /// the user is told of it: by reading such a value, saving it, or by [`Optimizer::step`](crate::optim::Optimizer::step). From
+    /// then on this is the value before that step.
     pub fn value(&self) -> Tensor {
         let mut state = self.0.lock();
         state.restore();
@@ -79,8 +86,25 @@ impl Param {
         let (want, got) = (state.value.ty(), value.ty());
         ensure!(want == got, Shape, "set", "requires a value of the parameter's type {want}, got {got}");
         value.replaces(&state.value);
+        state.outcome = Some(value.outcome());
         state.value = value.detach();
         Ok(())
+    }
+
+    /// What becomes of the current value, if it was set.
+    pub(crate) fn outcome(&self) -> Option<Outcome> {
+        self.0.lock().outcome.clone()
+    }
+
+    /// Makes the value real, so that there is one to go back to if the first step fails. As long as it is only recorded, it
+    /// would be part of that step.
+    pub(crate) fn realize(&self) -> Result<()> {
+        self.0.lock().value.realize()
+    }
+
+    /// The error of a value that has failed and has none before it to go back to.
+    pub(crate) fn lost(&self) -> Option<Error> {
+        self.value().error()
     }
 
     /// What backward passes have added up since the last [`zero_grad`](Self::zero_grad).
@@ -169,12 +193,13 @@ impl Cell {
 }
 
 impl State {
-    /// Goes back to the value before a step that failed.
+    /// Goes back to the value before a step that failed, if the user knows that it has.
     fn restore(&mut self) {
-        if self.value.error().is_some()
+        let told = |outcome: &Outcome| outcome.error().is_some_and(|error| outcome.was_told(&error));
+        if self.outcome.as_ref().is_some_and(told)
             && let Some(restored) = self.value.restored()
         {
-            self.value = restored;
+            (self.value, self.outcome) = (restored, None);
         }
     }
 }

@@ -216,6 +216,11 @@ fn a_failed_step_leaves_parameters_as_before_it() -> Result<()> {
                 assert!(failed.is_ok() || failed.is_err_and(|error| error.kind() == ErrorKind::Index));
                 table.zero_grad();
                 other.zero_grad();
+                // The first read of each is the error, the next one the value before.
+                for param in [&table, &other] {
+                    let told = param.value().to_vec::<f32>();
+                    assert_eq!(told.is_err(), mode != Mode::DeferNeverAndLaunchBlocking, "{mode:?}");
+                }
                 assert_eq!(shown()?, before, "{mode:?}");
             }
             step(0)?;

@@ -4,6 +4,7 @@ use crate::Location;
 use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 
 /// `Result` with [`Error`].
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -59,12 +60,24 @@ struct Inner {
     op: Cow<'static, str>,
     message: String,
     location: Location,
+    /// When the user was last told of it, by [`TOLD`]; 0 before. One for all clones.
+    told: Arc<AtomicU64>,
+    /// When it was made, by [`MADE`].
+    made: u64,
 }
+
+/// How many errors there have been.
+static MADE: AtomicU64 = AtomicU64::new(0);
+
+/// How often users have been told of an error of a value.
+static TOLD: AtomicU64 = AtomicU64::new(0);
 
 impl Error {
     /// An error of operation `op`; `message` continues the sentence that starts with its name.
     pub fn new(kind: ErrorKind, op: impl Into<Cow<'static, str>>, message: impl Into<String>) -> Self {
-        Self(Arc::new(Inner { kind, op: op.into(), message: message.into(), location: Location::UNKNOWN }))
+        let (op, message, location) = (op.into(), message.into(), Location::UNKNOWN);
+        let (told, made) = (Arc::default(), MADE.fetch_add(1, SeqCst));
+        Self(Arc::new(Inner { kind, op, message, location, told, made }))
     }
 
     /// The same error with the user's source line, unless it already has one.
@@ -93,6 +106,26 @@ impl Error {
     /// The user's line that recorded the failed operation.
     pub fn location(&self) -> &Location {
         &self.0.location
+    }
+
+    /// Says that the user is told of this error: reads that return the error of a failed value do so, and so does whoever else
+    /// returns one. Clones are the same error.
+    pub fn report(&self) {
+        self.0.told.fetch_max(TOLD.fetch_add(1, SeqCst) + 1, SeqCst);
+    }
+
+    /// When it was made: errors of one device's programs in the order of the programs and of their operations.
+    pub(crate) fn made(&self) -> u64 {
+        self.0.made
+    }
+
+    /// When the user was last told of it: a number above what [`told_so_far`](Self::told_so_far) was until then; 0 before.
+    pub(crate) fn told(&self) -> u64 {
+        self.0.told.load(SeqCst)
+    }
+
+    pub(crate) fn told_so_far() -> u64 {
+        TOLD.load(SeqCst)
     }
 
     /// An error of reading or writing `path`.

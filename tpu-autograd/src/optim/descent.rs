@@ -1,11 +1,12 @@
 //! What optimizers that look at one parameter at a time have in common: groups, the count of steps, skipping, state.
 
 use super::Optimizer;
+use super::made::{Before, Failed, Made, Updates};
 use super::settings::from_zero;
 use crate::{Param, no_grad};
 use smallvec::SmallVec;
 use std::collections::{BTreeMap, BTreeSet, HashSet};
-use tpu_core::{DType, Error, ErrorKind, Result, Tensor, ensure};
+use tpu_core::{DType, Error, ErrorKind, Result, Tensor, ensure, lazy};
 
 /// How one parameter is updated; the settings are what implements it.
 pub trait Rule {
@@ -107,6 +108,7 @@ pub struct Descent<R> {
     counts: Vec<Count>,
     /// For each parameter which of the counts is its.
     count_of: Vec<usize>,
+    updates: Updates,
 }
 
 impl<R: Rule> Descent<R> {
@@ -139,7 +141,8 @@ impl<R: Rule> Descent<R> {
         ensure!(!groups.is_empty(), Value, R::NAME, "requires at least one group of parameters, got none");
         let counts = vec![Count { steps: 0, skipped: None }];
         let (params, kept, count_of) = (Vec::new(), Vec::new(), Vec::new());
-        let mut optimizer = Self { params, groups: Vec::new(), kept, steps: 0, counts, count_of };
+        let updates = Updates::default();
+        let mut optimizer = Self { params, groups: Vec::new(), kept, steps: 0, counts, count_of, updates };
         for Group { params, options } in groups {
             options.check()?;
             optimizer.groups.push((params.len(), options));
@@ -153,6 +156,7 @@ impl<R: Rule> Descent<R> {
             let again = optimizer.params[..at].iter().any(|(_, other)| other.is(param));
             ensure!(!again && names.insert(name), Value, R::NAME, "requires each parameter once, got {name} twice");
         }
+        optimizer.params.iter().try_for_each(|(_, param)| param.realize())?;
         optimizer.kept.resize_with(optimizer.params.len(), || None);
         optimizer.count_of.resize(optimizer.params.len(), 0);
         Ok(optimizer)
@@ -171,6 +175,39 @@ impl<R: Rule> Descent<R> {
     /// For each parameter the names of what is kept.
     fn kept_names(&self) -> impl Iterator<Item = &'static [&'static str]> {
         self.groups.iter().flat_map(|(size, options)| std::iter::repeat_n(options.kept(), *size))
+    }
+
+    /// Errors if an update that was due has failed, after going back to what was before it.
+    fn settle(&mut self) -> Result<()> {
+        let Some(Failed { before, error, told }) = self.updates.settle() else { return Ok(()) };
+        error.report();
+        // Later updates have failed with it or are about to.
+        lazy::synchronize()?;
+        self.updates.clear();
+        (self.steps, self.count_of) = (before.steps, before.count_of);
+        self.counts.truncate(before.counts.len());
+        self.counts.iter_mut().zip(before.counts).for_each(|(count, steps)| count.steps = steps);
+        for kept in &mut self.kept {
+            // Of a parameter whose first update it was.
+            if kept.iter().flatten().any(|kept| kept.lost().is_some()) {
+                *kept = None;
+            }
+        }
+        for count in &mut self.counts {
+            if count.skipped.as_ref().is_some_and(|skipped| skipped.lost().is_some()) {
+                count.skipped = None;
+            }
+        }
+        if told {
+            return Ok(());
+        }
+        self.zero_grad();
+        Err(error)
+    }
+
+    fn before(&self) -> Before {
+        let counts = self.counts.iter().map(|count| count.steps).collect();
+        Before { steps: self.steps, counts, count_of: self.count_of.clone() }
     }
 
     /// Counts the step for the parameters that have a gradient.
@@ -212,6 +249,9 @@ fn unless(skip: Option<&Tensor>, old: &Tensor, new: Tensor) -> Result<Tensor> {
 
 impl<R: Rule> Optimizer for Descent<R> {
     fn update(&mut self, skip: Option<&Tensor>) -> Result<()> {
+        self.settle()?;
+        let before = self.before();
+        let mut outcomes = Vec::with_capacity(self.params.len());
         no_grad(|| {
             self.count_step(skip)?;
             let mut all = self.params.iter().zip(&mut self.kept).zip(&self.count_of);
@@ -241,10 +281,15 @@ impl<R: Rule> Optimizer for Descent<R> {
                         }
                     }
                     param.set(unless(skip, &value, next)?)?;
+                    outcomes.extend(param.outcome());
                 }
             }
-            Ok(())
-        })
+            Ok::<(), Error>(())
+        })?;
+        if !outcomes.is_empty() {
+            self.updates.push(Made { before, outcomes });
+        }
+        Ok(())
     }
 
     fn params(&self) -> &[(String, Param)] {
@@ -272,16 +317,20 @@ impl<R: Rule> Optimizer for Descent<R> {
     }
 
     fn state(&self) -> Result<BTreeMap<String, Tensor>> {
-        let mut state = BTreeMap::from([("step".to_owned(), Tensor::scalar(self.steps as i64)?)]);
-        let each = self.params.iter().zip(&self.kept).zip(&self.count_of).zip(self.kept_names());
+        let failed = self.updates.told();
+        let Before { steps, counts, count_of } = failed.as_ref().map_or_else(|| self.before(), |it| it.before.clone());
+        let mut state = BTreeMap::from([("step".to_owned(), Tensor::scalar(steps as i64)?)]);
+        let each = self.params.iter().zip(&self.kept).zip(&count_of).zip(self.kept_names());
         for ((((name, _), kept), &count), names) in each {
+            if failed.is_some() && kept.iter().flatten().any(|kept| kept.lost().is_some()) {
+                continue;
+            }
             for (suffix, kept) in names.iter().zip(kept.iter().flatten()) {
                 state.insert(format!("{name}.{suffix}"), kept.value().detach());
             }
-            let Count { steps, skipped } = &self.counts[count];
             if R::COUNTS && kept.is_some() {
-                state.insert(format!("{name}.step"), Tensor::scalar(*steps as i64)?);
-                if let Some(skipped) = skipped {
+                state.insert(format!("{name}.step"), Tensor::scalar(counts[count] as i64)?);
+                if let Some(skipped) = &self.counts[count].skipped {
                     state.insert(format!("{name}.skipped"), skipped.value().detach());
                 }
             }
@@ -341,6 +390,7 @@ impl<R: Rule> Optimizer for Descent<R> {
         };
         let counts = counts.into_iter().map(count).collect::<Result<_>>()?;
         (self.steps, self.kept, self.counts, self.count_of) = (steps, kept, counts, count_of);
+        self.updates.clear();
         Ok(())
     }
 }

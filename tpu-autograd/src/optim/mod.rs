@@ -2,6 +2,28 @@
 //!
 //! Forward pass, backward pass and update are one program, which [`Optimizer::step`] ends. Learning rates and other
 //! numbers are inputs of that program: changing them compiles nothing.
+//!
+//! ```
+//! use tpu_autograd::Backward;
+//! use tpu_autograd::nn::{Linear, Module};
+//! use tpu_autograd::optim::{AdamW, AdamWOptions, CosineWithWarmup, Optimizer};
+//! use tpu_core::{DType, Tensor};
+//! let model = Linear::new(2, 1, true, DType::F32, &tpu_ops::Generator::new(0))?;
+//! let mut optimizer = AdamW::new(model.named_parameters(), AdamWOptions::default())?;
+//! let rate = CosineWithWarmup { peak: 0.1, floor: 0.01, warmup: 5, total: 100 };
+//! let (x, y) = (Tensor::ones([4, 2], DType::F32)?, Tensor::full([4, 1], 3.0, DType::F32)?);
+//! let mut losses = Vec::new();
+//! for step in 0..100 {
+//!     optimizer.set_lr(rate.at(step))?;
+//!     optimizer.zero_grad();
+//!     let loss = tpu_ops::mse_loss(&model.forward(&x)?, &y, tpu_ops::Reduction::Mean)?;
+//!     loss.backward()?;
+//!     optimizer.step()?;
+//!     losses.push(loss);
+//! }
+//! assert!(losses[99].item::<f32>()? < 0.1 * losses[0].item::<f32>()?);
+//! # Ok::<(), tpu_core::Error>(())
+//! ```
 
 mod adadelta;
 mod adagrad;
@@ -11,6 +33,7 @@ mod adamw;
 mod correction;
 mod descent;
 mod lion;
+mod made;
 mod plateau;
 mod rmsprop;
 mod schedule;
@@ -37,13 +60,40 @@ use tpu_core::{Result, Tensor, lazy};
 /// A rule that updates parameters from their gradients.
 pub trait Optimizer {
     /// Updates all parameters that have a gradient and ends the step: its program is queued, not waited for.
+    ///
+    /// A step that fails while running, for an index out of range say, is reported by the second step after it, which costs no
+    /// wait, unless a read, such as that of the loss, or a save has told of it before. The error is the first one, with the
+    /// place where the operation that failed was recorded. The failed step and those after it, whose values have failed with it,
+    /// are undone: parameters and state are what they were before it, and training can go on. The step that reports does
+    /// nothing else, but that it forgets the gradients, which came from values that failed.
+    ///
+    /// ```
+    /// use tpu_autograd::optim::{Optimizer, Sgd, SgdOptions};
+    /// use tpu_autograd::{Backward, Param};
+    /// use tpu_core::{ErrorKind, Tensor};
+    /// let table = Param::new(Tensor::from_slice(&[1.0f32, 2.0])?);
+    /// let mut optimizer = Sgd::new(vec![("table".into(), table.clone())], SgdOptions { lr: 1.0, ..Default::default() })?;
+    /// let mut step = |index: i64| {
+    ///     optimizer.zero_grad();
+    ///     table.value().take(&Tensor::from_slice(&[index])?, 0)?.sum_all()?.backward()?;
+    ///     optimizer.step()
+    /// };
+    /// step(0)?;
+    /// step(9)?; // There is no row 9, which the device finds out later.
+    /// step(0)?;
+    /// assert_eq!(step(0).unwrap_err().kind(), ErrorKind::Index);
+    /// step(1)?;
+    /// assert_eq!(table.value().to_vec::<f32>()?, [0.0, 1.0]);
+    /// # Ok::<(), tpu_core::Error>(())
+    /// ```
     fn step(&mut self) -> Result<()> {
         self.update(None)?;
         lazy::mark_step();
         Ok(())
     }
 
-    /// Records the update. With `skip`, a scalar bool, everything stays as it is where that is true; nothing is read.
+    /// Records the update. With `skip`, a scalar bool, everything stays as it is where that is true; nothing is read. Errors
+    /// if an earlier update failed, as [`step`](Self::step) says.
     fn update(&mut self, skip: Option<&Tensor>) -> Result<()>;
 
     /// The parameters of all groups with their names.

@@ -1,5 +1,6 @@
 //! The value behind a tensor handle: where it comes from and, once scheduled, where it arrives.
 
+use super::outcome::Succession;
 use super::slot::Slot;
 use super::stream::Stream;
 use super::trace::Trace;
@@ -8,7 +9,7 @@ use crate::lazy::Reason;
 use crate::runtime::Buffer;
 use crate::{Error, ErrorKind, Result, bail};
 use std::fmt;
-use std::sync::{Arc, OnceLock, Weak};
+use std::sync::{Arc, OnceLock};
 
 /// Shared by all clones of a tensor. Its existence is what makes a pending value live at a cut.
 pub(crate) struct Cell {
@@ -17,8 +18,8 @@ pub(crate) struct Cell {
     pub origin: Origin,
     /// Set by the cut that schedules the value, after the program is in the device's queue.
     pub slot: OnceLock<Arc<Slot>>,
-    /// The value that this one takes the place of in a mutable cell; handed on to the slot.
-    pub replaces: OnceLock<Weak<Slot>>,
+    /// What the value is to a mutable cell; handed on to the slot.
+    pub succession: OnceLock<Arc<Succession>>,
 }
 
 /// Where a value comes from.
@@ -39,7 +40,7 @@ impl Cell {
             stream,
             origin: Origin::Given,
             slot: slot.into(),
-            replaces: OnceLock::new(),
+            succession: OnceLock::new(),
         })
     }
 
@@ -58,7 +59,7 @@ impl Cell {
     pub fn wait(self: &Arc<Self>, reason: Reason) -> Result<Arc<dyn Buffer>> {
         let slot = self.schedule(reason)?;
         self.stream.device().queue().check_process()?;
-        slot.wait()
+        slot.wait().inspect_err(|error| self.stream.report(error))
     }
 }
 

@@ -71,8 +71,8 @@ fn cut(stream: &Stream, arena: &mut Arena, selected: SmallVec<[bool; 16]>, reque
         .map(|out| Slot::scheduled(arena.nodes[out.position].types[out.result as usize].clone()))
         .collect();
     for (output, slot) in outputs.iter().zip(&slots) {
-        if let Some(old) = output.cell.as_ref().and_then(|cell| cell.replaces.get()) {
-            slot.set_replaces(old.clone());
+        if let Some(succession) = output.cell.as_ref().and_then(|cell| cell.succession.get()) {
+            slot.inherit(succession.clone());
         }
     }
     let mut key = std::mem::take(&mut arena.key);

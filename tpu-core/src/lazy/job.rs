@@ -162,7 +162,7 @@ impl Job {
             let Some(error) = error else { continue };
             let tainted = dependents(graph, |node| node == parameter.0 as usize);
             for (slot, value) in first.iter_mut().zip(&graph[graph.main()].results) {
-                if tainted[value.node.0 as usize] && slot.is_none() {
+                if tainted[value.node.0 as usize] && slot.is_none_or(|first| error.made() < first.made()) {
                     *slot = Some(error);
                 }
             }

@@ -12,6 +12,7 @@ pub(crate) mod few;
 mod fork;
 pub(crate) mod job;
 pub(crate) mod mode;
+pub(crate) mod outcome;
 pub(crate) mod program;
 pub(crate) mod queue;
 pub(crate) mod slot;
@@ -20,6 +21,7 @@ pub(crate) mod stream;
 pub(crate) mod trace;
 
 pub use mode::{Mode, at_caller, checks_indices, foreign_caller, scope, strict_rounding, unchecked_indices};
+pub use outcome::Outcome;
 pub use stats::{Cause, Reason, Statistics, compile_causes, statistics};
 
 use crate::Result;

@@ -51,6 +51,8 @@ struct State {
     running: bool,
     /// Bytes that queued and running jobs need.
     bytes: usize,
+    /// Jobs that have ended.
+    done: u64,
     /// Threads that wait for a program to end.
     waiting: usize,
     started: bool,
@@ -77,6 +79,7 @@ impl Shared {
         let mut state = self.lock();
         state.running = false;
         state.bytes -= bytes;
+        state.done += 1;
         let (startable, waiting) = (!state.jobs.is_empty(), state.waiting > 0);
         drop(state);
         if startable {
@@ -178,6 +181,18 @@ impl Queue {
         state.jobs.push_back((job, bytes));
         drop(state);
         self.shared.startable.notify_one();
+    }
+
+    /// Waits until what is queued or running now has ended.
+    pub fn catch_up(&self) {
+        if self.check_process().is_err() {
+            return;
+        }
+        let mut state = self.shared.lock();
+        let end = state.done + state.jobs.len() as u64 + u64::from(state.running);
+        while state.done < end {
+            state = self.shared.wait(state);
+        }
     }
 
     /// Waits until nothing is queued or running.

@@ -1,11 +1,12 @@
 //! Where the value of a scheduled program result arrives.
 
+use super::outcome::Succession;
 use crate::ir::Type;
 use crate::runtime::Buffer;
 use crate::{Error, ErrorKind, Result};
 use std::fmt;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
-use std::sync::{Arc, Condvar, Mutex, OnceLock, Weak};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock};
 
 /// A value that is scheduled, ready, failed or given away. Whoever holds the `Arc` may use the value; a program whose
 /// cut holds the only one may overwrite it (donation).
@@ -15,12 +16,13 @@ pub(crate) struct Slot {
     arrived: Condvar,
     /// Threads that wait for it. Changed under the lock of `state` only, and a system call is saved where there are none.
     waiting: AtomicUsize,
-    /// The value this one replaces in a mutable cell; see [`Slot::restored`].
-    replaces: OnceLock<Weak<Slot>>,
+    /// What this value is to a mutable cell.
+    succession: OnceLock<Arc<Succession>>,
 }
 
 enum State {
-    Scheduled,
+    /// Where the program was on its way before anybody said what the value is to replace, which it need not read: that.
+    Scheduled(Option<Arc<Slot>>),
     Ready(Arc<dyn Buffer>),
     /// The first error. The value that this one was to replace lives as long as somebody holds the failed one.
     Failed(Error, Option<Arc<Slot>>),
@@ -37,7 +39,7 @@ impl fmt::Debug for Slot {
 impl Slot {
     /// A slot whose value comes later.
     pub fn scheduled(ty: Type) -> Arc<Self> {
-        Self::with(ty, State::Scheduled)
+        Self::with(ty, State::Scheduled(None))
     }
 
     /// A slot that holds its value.
@@ -51,7 +53,7 @@ impl Slot {
             state: Mutex::new(state),
             arrived: Condvar::new(),
             waiting: AtomicUsize::new(0),
-            replaces: OnceLock::new(),
+            succession: OnceLock::new(),
         })
     }
 
@@ -59,7 +61,7 @@ impl Slot {
         &self.ty
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, State> {
         // A panic cannot leave the state half written: every writer stores a whole state.
         self.state.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
@@ -69,7 +71,10 @@ impl Slot {
     }
 
     fn arrive(&self, state: State) {
-        let mut guard = self.lock();
+        self.arrive_at(self.lock(), state);
+    }
+
+    fn arrive_at(&self, mut guard: MutexGuard<'_, State>, state: State) {
         let before = std::mem::replace(&mut *guard, state);
         let waiting = self.waiting.load(Relaxed) > 0;
         drop(guard);
@@ -81,8 +86,18 @@ impl Slot {
 
     /// To be called while the failed program's inputs are held: what it was to overwrite is intact, and kept.
     pub fn fail(&self, error: Error) {
-        let replaced = self.replaces.get().and_then(Weak::upgrade);
-        self.arrive(State::Failed(error, replaced));
+        let guard = self.lock();
+        // Under the lock, so that whoever asks for the outcome meanwhile learns of it either way.
+        let replaced = self.succession.get().and_then(|succession| {
+            succession.fail(&error);
+            succession.old()
+        });
+        self.arrive_at(guard, State::Failed(error, replaced));
+    }
+
+    /// Waits until the value is there or has failed.
+    pub fn settle(&self) {
+        let _ = self.wait();
     }
 
     /// Waits for the value.
@@ -90,7 +105,7 @@ impl Slot {
         let mut state = self.lock();
         loop {
             match &*state {
-                State::Scheduled => {}
+                State::Scheduled(_) => {}
                 State::Ready(buffer) => return Ok(buffer.clone()),
                 State::Failed(error, _) => return Err(error.clone()),
                 State::Donated => return Err(Error::new(ErrorKind::Internal, "read", "of a donated value")),
@@ -111,7 +126,7 @@ impl Slot {
 
     /// Whether the value is still to come.
     pub fn is_scheduled(&self) -> bool {
-        matches!(*self.lock(), State::Scheduled)
+        matches!(*self.lock(), State::Scheduled(_))
     }
 
     /// Whether the buffer went to a program.
@@ -135,11 +150,33 @@ impl Slot {
         }
     }
 
-    /// Says that this value takes the place of `old` in a mutable cell. The first call counts.
-    pub fn set_replaces(&self, old: Weak<Self>) {
-        let _ = self.replaces.set(old);
-        if let State::Failed(_, replaced) = &mut *self.lock() {
-            *replaced = self.replaces.get().and_then(Weak::upgrade);
+    /// Takes over what was said of the value before it was scheduled.
+    pub fn inherit(self: &Arc<Self>, succession: Arc<Succession>) {
+        succession.set_new(self);
+        let _ = self.succession.set(succession);
+    }
+
+    /// What this value is to a mutable cell.
+    pub fn succession(self: &Arc<Self>) -> &Arc<Succession> {
+        let succession = self.succession.get_or_init(|| {
+            let new = Arc::<Succession>::default();
+            new.set_new(self);
+            new
+        });
+        if let State::Failed(error, _) = &*self.lock() {
+            succession.fail(error);
+        }
+        succession
+    }
+
+    /// Says that this value, which is scheduled, takes the place of `old` in a mutable cell. The first call counts.
+    pub fn set_replaces(self: &Arc<Self>, old: &Arc<Self>) {
+        if Arc::ptr_eq(self, old) || !self.succession().set_old(Arc::downgrade(old)) {
+            return;
+        }
+        match &mut *self.lock() {
+            State::Scheduled(replaced) | State::Failed(_, replaced) => *replaced = Some(old.clone()),
+            State::Ready(_) | State::Donated => {}
         }
     }
 
@@ -147,13 +184,13 @@ impl Slot {
     pub fn restored(&self) -> Option<Arc<Self>> {
         let mut old = match &*self.lock() {
             State::Failed(_, replaced) => replaced.clone()?,
-            State::Scheduled | State::Ready(_) | State::Donated => return None,
+            State::Scheduled(_) | State::Ready(_) | State::Donated => return None,
         };
         loop {
             let older = match &*old.lock() {
                 State::Ready(_) => None,
                 State::Failed(_, replaced) => Some(replaced.clone()?),
-                State::Scheduled | State::Donated => return None,
+                State::Scheduled(_) | State::Donated => return None,
             };
             match older {
                 None => return Some(old),

@@ -22,7 +22,7 @@ use super::{boundary, cut};
 use crate::ir::key::Key;
 use crate::ir::{Graph, Op, Type};
 use crate::literal::ScalarBytes;
-use crate::{DType, Device, Location, Result};
+use crate::{DType, Device, Error, Location, Result};
 use smallvec::SmallVec;
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -329,8 +329,8 @@ impl Stream {
         let cells = Few::map(&types, |ty| {
             let origin = Origin::Node { seq, result };
             result += 1;
-            let (slot, replaces) = (OnceLock::new(), OnceLock::new());
-            Arc::new(Cell { ty: ty.clone(), stream: self.clone(), origin, slot, replaces })
+            let (slot, succession) = (OnceLock::new(), OnceLock::new());
+            Arc::new(Cell { ty: ty.clone(), stream: self.clone(), origin, slot, succession })
         });
         let weak = Few::map(&cells, Arc::downgrade);
         // Not one step, as the lock keeps other writers away.
@@ -363,7 +363,7 @@ impl Stream {
             drop(arena);
             if mode == Mode::DeferNeverAndLaunchBlocking {
                 for slot in cells.iter().filter_map(|cell| cell.slot.get()) {
-                    slot.wait()?;
+                    slot.wait().inspect_err(|error| self.report(error))?;
                 }
             }
             return Ok(());
@@ -434,6 +434,13 @@ impl Stream {
     /// Pending cells became scheduled.
     pub fn scheduled(&self, cells: usize) {
         self.gone.fetch_add(cells, Ordering::AcqRel);
+    }
+
+    /// The user is told of the error of a value. What failed with it has failed by then too, so that what is done next does
+    /// not depend on how far the device has come.
+    pub fn report(&self, error: &Error) {
+        self.device.queue().catch_up();
+        error.report();
     }
 
     /// Number of pending nodes.

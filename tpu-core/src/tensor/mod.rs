@@ -97,7 +97,7 @@ impl Tensor {
             stream: Stream::current(device),
             origin: Origin::Trace(Box::new((trace.clone(), value))),
             slot: OnceLock::new(),
-            replaces: OnceLock::new(),
+            succession: OnceLock::new(),
         }))
     }
 

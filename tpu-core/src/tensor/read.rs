@@ -1,8 +1,8 @@
 //! Reading values: what cuts.
 
 use super::Tensor;
-use crate::lazy::Reason;
 use crate::lazy::mode::locate;
+use crate::lazy::{Outcome, Reason};
 use crate::{Element, Error, ErrorKind, Result, ensure};
 use std::sync::Arc;
 
@@ -77,14 +77,31 @@ impl Tensor {
         self.cell.slot.get()?.error()
     }
 
+    /// Whether computing this value fails, to be asked later. It does not hold the value, and nothing is cut or waited for.
+    pub fn outcome(&self) -> Outcome {
+        let succession = match self.cell.slot.get() {
+            Some(slot) => slot.succession(),
+            None => self.cell.succession.get_or_init(Default::default),
+        };
+        Outcome::new(succession.clone())
+    }
+
     /// Says that this value takes the place of `old` in a mutable cell such as a parameter. If computing it fails,
     /// [`restored`](Self::restored) finds the old value, even if the failed program was to overwrite it.
     pub fn replaces(&self, old: &Self) {
-        let Some(old) = old.cell.slot.get() else { return };
-        match self.cell.slot.get() {
-            Some(slot) => slot.set_replaces(Arc::downgrade(old)),
+        match (old.cell.slot.get(), self.cell.slot.get()) {
+            (Some(old), Some(slot)) => slot.set_replaces(old),
             // A value takes the place of another once.
-            None => drop(self.cell.replaces.set(Arc::downgrade(old))),
+            (Some(old), None) => {
+                self.cell.succession.get_or_init(Default::default).set_old(Arc::downgrade(old));
+            }
+            // Both become one program, which fails as a whole: what the first was to replace.
+            (None, None) if !Arc::ptr_eq(&self.cell, &old.cell) => {
+                if let Some(older) = old.cell.succession.get().and_then(|succession| succession.old()) {
+                    self.cell.succession.get_or_init(Default::default).set_old(Arc::downgrade(&older));
+                }
+            }
+            (None, _) => {}
         }
     }
 
