@@ -1,7 +1,7 @@
 //! A step that fails while running is reported, once and always in the same place, and undone, whatever the mode and however
 //! far the device has come.
 
-use std::sync::RwLock;
+use std::sync::Mutex;
 use std::time::Duration;
 use tpu_autograd::amp::{LossScaler, LossScalerOptions};
 use tpu_autograd::file::Checkpoint;
@@ -13,8 +13,8 @@ use tpu_autograd::{Backward, Param};
 use tpu_core::{DType, Error, ErrorKind, Mode, Result, Tensor, lazy};
 use tpu_ops::Generator;
 
-/// Waiting for all devices cuts what other threads have recorded, which one test must be spared.
-static CUTS: RwLock<()> = RwLock::new(());
+/// Waiting for all devices cuts what other threads have recorded, so that tests run one after the other.
+static CUTS: Mutex<()> = Mutex::new(());
 
 const ROWS: usize = 8;
 const GOOD: i64 = 3;
@@ -86,7 +86,7 @@ fn is_the_failure(error: &Error) {
 
 /// All optimizers, modes that defer, and what happens in between.
 fn everywhere(check: impl Fn(Make, fn())) {
-    let _cuts = CUTS.read().unwrap_or_else(|poisoned| poisoned.into_inner());
+    let _cuts = CUTS.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
     for make in OPTIMIZERS {
         for mode in [Mode::DeferAndFuse, Mode::DeferNever] {
             BETWEEN.iter().for_each(|&between| mode.scope(|| check(make, between)));
@@ -268,7 +268,7 @@ fn a_scaled_step_that_fails_leaves_the_scale_as_it_was() {
 
 #[test]
 fn a_failed_update_that_shares_its_program_with_another_is_undone_with_it() {
-    let _alone = CUTS.write().unwrap_or_else(|poisoned| poisoned.into_inner());
+    let _cuts = CUTS.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
     let make = OPTIMIZERS[1];
     let mut training = Training::new(make).unwrap();
     training.step(GOOD).unwrap();
