@@ -117,7 +117,8 @@ impl Host {
     /// | `TPU_HOST_ISA` | instruction set of the loops of fused programs: `portable`, `avx2` or `avx512` | the best |
     /// | `TPU_TRACE` | folder for [traces](HostOptions::trace) | none |
     ///
-    /// Results have the same bits whatever the number of threads and the instruction set.
+    /// Results have the same bits whatever the number of threads and the instruction set. As many threads as the process has
+    /// processors stay on one each (on Linux, which else may leave a processor idle after a pause); more or fewer run anywhere.
     ///
     /// Errors with [`ErrorKind::Value`] when a number is not one or not positive, or the machine does not have the instruction
     /// set; with [`ErrorKind::Io`] when the folder cannot be made.
