@@ -104,6 +104,9 @@ fn libraries_that_are_no_usable_plugin_are_refused() {
     let text_file = Path::new(env!("CARGO_MANIFEST_DIR")).join("Cargo.toml");
     let error = Pjrt::open(text_file, &PjrtOptions::default()).unwrap_err();
     assert_error(error, ErrorKind::Io, "could not load");
+    // The reason is the loader's.
+    let error = Pjrt::open("no/such/plugin.so", &PjrtOptions::default()).unwrap_err();
+    assert_error(error, ErrorKind::Io, "No such file");
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use super::program::Program;
 use super::slot::Slot;
 use super::stats;
-use crate::ir::{Graph, Op};
+use crate::ir::{Graph, NodeId, Op};
 use crate::literal::ScalarBytes;
 use crate::runtime::{Argument, Backend, Outcome};
 use crate::{DType, Error, ErrorKind, Location, Result};
@@ -137,7 +137,9 @@ impl Job {
         for (number, &bad) in outcome.checks.iter().enumerate().filter(|(_, bad)| **bad >= 0) {
             let guards = graph.checks[number].guards;
             let op = graph[guards].op.name();
-            let message = format!("requires indices in range, got one out of range at position {bad} of the indices");
+            let most = largest_index(graph, guards).map_or(String::new(), |most| format!(" (at most {most})"));
+            let message =
+                format!("requires indices in range{most}, got one out of range at position {bad} of the indices");
             let error = Error::new(ErrorKind::Index, op, message).at(&self.checks[number]);
             let tainted = dependents(graph, |node| node == guards.0 as usize);
             for (slot, value) in errors.iter_mut().zip(&graph[graph.main()].results) {
@@ -191,6 +193,22 @@ impl Job {
                 slot.fail(error.clone());
             }
         }
+    }
+}
+
+/// The largest index that a gather or scatter along one axis takes.
+fn largest_index(graph: &Graph, node: NodeId) -> Option<usize> {
+    let size = |axis: usize| graph.ty(graph[node].operands[0]).shape.size(axis);
+    match &graph[node].op {
+        Op::Gather(dims) => match dims.start_index_map[..] {
+            [axis] => size(axis).checked_sub(dims.slice_sizes[axis]),
+            _ => None,
+        },
+        Op::Scatter(dims) => match dims.scatter_dims_to_operand_dims[..] {
+            [axis] if dims.inserted_window_dims.contains(&axis) => size(axis).checked_sub(1),
+            _ => None,
+        },
+        _ => None,
     }
 }
 

@@ -26,9 +26,23 @@ impl Tensor {
 
     /// A tensor from elements in row-major order, on the [current device](Device::current). Errors unless there are as
     /// many elements as the shape has.
+    ///
+    /// ```
+    /// use tpu_core::Tensor;
+    /// assert_eq!(Tensor::from_vec(vec![1f32, 2.0, 3.0, 4.0], [2, 2])?.sizes(), [2, 2]);
+    /// let error = Tensor::from_vec(vec![1f32, 2.0, 3.0], [2, 2]).unwrap_err();
+    /// assert_eq!(error.message(), "requires as many elements as float32[2, 2] has, got 3");
+    /// # Ok::<(), tpu_core::Error>(())
+    /// ```
     #[track_caller]
     pub fn from_vec<T: Element>(values: Vec<T>, shape: impl Into<Shape>) -> Result<Self> {
-        Self::from_memory(T::DTYPE, shape, T::into_memory(values))
+        Self::checked(|| {
+            let (ty, count) = (Type::new(T::DTYPE, shape), values.len());
+            let fits = ty.shape.elements() == Some(count);
+            ensure!(fits, Shape, "from_vec", "requires as many elements as {ty} has, got {count}");
+            let memory = T::into_memory(values);
+            Self::upload("from_vec", |device| device.runtime().upload_owned(device.ordinal(), &ty, memory))
+        })
     }
 
     /// A tensor from raw little-endian elements in row-major order, on the [current device](Device::current). Of a `bool`, any
@@ -45,7 +59,8 @@ impl Tensor {
         let location = locate(std::panic::Location::caller());
         let ty = Type::new(dtype, shape);
         let upload = |device: &Device| device.runtime().upload(device.ordinal(), &ty, bytes);
-        Self::upload(&ty, bytes.len(), upload).map_err(|error| error.at(&location))
+        let checked = check_bytes("from_bytes", &ty, bytes.len());
+        checked.and_then(|()| Self::upload("from_bytes", upload)).map_err(|error| error.at(&location))
     }
 
     /// As [`from_bytes`](Self::from_bytes), of memory that the device may keep: it copies later or, where it can, not at all.
@@ -63,25 +78,17 @@ impl Tensor {
     pub fn from_memory(dtype: DType, shape: impl Into<Shape>, memory: HostMemory) -> Result<Self> {
         let location = locate(std::panic::Location::caller());
         let ty = Type::new(dtype, shape);
-        let len = memory.bytes().len();
+        let checked = check_bytes("from_memory", &ty, memory.bytes().len());
         let upload = |device: &Device| device.runtime().upload_owned(device.ordinal(), &ty, memory);
-        Self::upload(&ty, len, upload).map_err(|error| error.at(&location))
+        checked.and_then(|()| Self::upload("from_memory", upload)).map_err(|error| error.at(&location))
     }
 
-    /// A tensor of what `upload` puts on the current device from `len` bytes.
-    fn upload(ty: &Type, len: usize, upload: impl FnOnce(&Device) -> Result<Arc<dyn Buffer>>) -> Result<Self> {
-        let want = ty.bytes();
-        ensure!(
-            want == Some(len),
-            Shape,
-            "from_bytes",
-            "requires as many bytes as {ty} has, got {len} for {}",
-            want.map_or("more than memory can address".into(), |want| want.to_string())
-        );
+    /// A tensor of what `upload` puts on the current device.
+    fn upload(op: &'static str, upload: impl FnOnce(&Device) -> Result<Arc<dyn Buffer>>) -> Result<Self> {
         ensure!(
             trace::current().is_none(),
             Value,
-            "from_bytes",
+            op,
             "requires a thread that is not tracing a composite or a loop: use Tensor::constant there"
         );
         let device = Device::current()?;
@@ -202,6 +209,14 @@ impl Tensor {
         let operands = [Operand::Scalar(DType::U64, seed.into()), Operand::Scalar(DType::U64, offset.into())];
         Self::record_one(Op::RngBits(shape.into()), &operands)
     }
+}
+
+/// Errors unless a value of this type has so many bytes.
+fn check_bytes(op: &'static str, ty: &Type, got: usize) -> Result<()> {
+    let want = ty.bytes();
+    let said = || want.map_or("more than memory can address".into(), |want| want.to_string());
+    ensure!(want == Some(got), Shape, op, "requires as many bytes as {ty} has, got {got} for {}", said());
+    Ok(())
 }
 
 /// Number of elements of a range.

@@ -3,6 +3,7 @@
 use super::sys::{self, Args, Call, Head, Raw, Text, code};
 use crate::{Error, ErrorKind, Result};
 use libloading::Library;
+use std::error::Error as _;
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -46,7 +47,9 @@ impl Api {
     pub fn load(path: &Path) -> Result<Arc<Self>> {
         // SAFETY: initialisers of the library run. Whoever names a plugin trusts it as any other code in the process.
         let library = unsafe { Library::new(path) }.map_err(|error| {
-            Error::new(ErrorKind::Io, "pjrt", format!("could not load {}: {error}", path.display()))
+            // `error` says which call failed, its source why.
+            let why = error.source().map_or(error.to_string(), ToString::to_string);
+            Error::new(ErrorKind::Io, "pjrt", format!("could not load {}: {why}", path.display()))
         })?;
         // SAFETY: the type is that of the header, for every version.
         let get = unsafe { library.get::<unsafe extern "C" fn() -> *const Head>(b"GetPjrtApi\0") };
