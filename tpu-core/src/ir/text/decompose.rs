@@ -7,14 +7,14 @@
 mod convert;
 mod dot;
 mod lu;
+mod padding;
 mod philox;
 mod power;
 
-use super::regions::identity;
 use crate::ir::infer::infer;
 use crate::ir::{
-    Axes, BinaryOp, BlockId, Comparison, ConvDims, CustomCall, Graph, Op, Reducer, ReplicaGroups, ScatterDims, Signed,
-    Type, UnaryOp, Value, Window,
+    BinaryOp, BlockId, Comparison, CustomCall, Graph, Op, Reducer, ReplicaGroups, ScatterDims, Type, UnaryOp, Value,
+    Window,
 };
 use crate::{DType, Literal, Scalar, Shape};
 use smallvec::{SmallVec, smallvec};
@@ -57,7 +57,7 @@ pub(super) fn decompose(op: &Op, operands: &[&Type]) -> Option<Graph> {
         Op::Binary(BinaryOp::Power | BinaryOp::Atan2) if narrow => in_f32,
         Op::Reduce { axes, .. } if axes.iter().all(|&axis| operands[0].shape.size(axis) == 1) => reshaped,
         // XLA ends the process for some of these with negative padding.
-        Op::ReduceWindow { window, .. } if window.sizes.iter().all(|&size| size == 1) => windows_of_one,
+        Op::ReduceWindow { window, .. } if window.sizes.iter().all(|&size| size == 1) => padding::windows_of_one,
         Op::Reduce { kind, .. } | Op::ReduceWindow { kind, .. } if narrow && adds(kind) => in_f32,
         Op::Scatter(_) if operands[0].shape.rank() == 0 => scatter_scalar,
         Op::Scatter(dims)
@@ -81,7 +81,7 @@ pub(super) fn decompose(op: &Op, operands: &[&Type]) -> Option<Graph> {
         Op::AllToAll { groups, .. } if groups.channel != 0 => without_channel,
         Op::CollectivePermute { channel: 1.., .. } => without_channel,
         Op::Convolution(_) if !dtype?.is_differentiable() => unfolded,
-        Op::Convolution(dims) if dims.padding.iter().any(|&(low, high)| low < 0 && high > 0) => cut_before,
+        Op::Convolution(dims) if dims.padding.iter().any(|&(low, high)| low < 0 && high > 0) => padding::cut_before,
         // XLA ends the process for a scalar's.
         Op::SelectAndScatter { .. } if operands[0].shape.rank() == 0 => |_, _, operands| vec![operands[1]],
         _ => return None,
@@ -393,37 +393,6 @@ fn reshaped(build: &mut Builder, op: &Op, operands: &[Value]) -> Vec<Value> {
     let shape: Shape = kept.map(|(_, &size)| size).collect();
     let x = build.push(Op::Reshape(shape), operands);
     vec![if *kind == Reducer::Sum { build.without_negative_zeros(x) } else { x }]
-}
-
-/// What negative padding takes away is taken away before: where an axis has it at the start and zeros at the end, XLA for CPU reads
-/// other memory in place of the zeros.
-fn cut_before(build: &mut Builder, op: &Op, operands: &[Value]) -> Vec<Value> {
-    let Op::Convolution(dims) = op else { return Vec::new() };
-    let Type { dtype, shape } = build.ty(operands[0]);
-    let mut rest = ConvDims::clone(dims);
-    let (mut low, mut high) = (Signed::from_elem(0, shape.rank()), Signed::from_elem(0, shape.rank()));
-    let mut interior = Axes::from_elem(0, shape.rank());
-    for (at, &axis) in dims.input_spatial.iter().enumerate() {
-        let (before, after) = dims.padding[at];
-        (low[axis], high[axis], interior[axis]) = (before.min(0), after.min(0), dims.input_dilation[at] - 1);
-        (rest.padding[at], rest.input_dilation[at]) = ((before.max(0), after.max(0)), 1);
-    }
-    let zero = build.filled(dtype, &Shape::scalar(), 0);
-    let x = build.push(Op::Pad { low, high, interior }, &[operands[0], zero]);
-    vec![build.push(Op::Convolution(Arc::new(rest)), &[x, operands[1]])]
-}
-
-/// Windows of one element are that element, or the identity where there is padding.
-fn windows_of_one(build: &mut Builder, op: &Op, operands: &[Value]) -> Vec<Value> {
-    let Op::ReduceWindow { kind, window } = op else { return Vec::new() };
-    let identity = identity(*kind, build.ty(operands[0]).dtype);
-    let identity = build.graph.constant(build.block, identity);
-    let (low, high) = window.padding.iter().copied().unzip();
-    let interior = window.base_dilations.iter().map(|dilation| dilation - 1).collect();
-    let padded = build.push(Op::Pad { low, high, interior }, &[operands[0], identity]);
-    let limit = build.ty(padded).shape.sizes().into();
-    let start = smallvec![0; window.sizes.len()];
-    vec![build.push(Op::Slice { start, limit, strides: window.strides.clone() }, &[padded])]
 }
 
 /// A window over all elements up to this one.
