@@ -50,12 +50,12 @@ impl Rule for SgdOptions {
 
     fn check(&self) -> Result<()> {
         let Self { lr, momentum, weight_decay, dampening, nesterov: _ } = *self;
-        from_zero("sgd", &[("lr", lr), ("momentum", momentum), ("weight_decay", weight_decay)])?;
-        ensure!(!dampening.is_nan(), Value, "sgd", "requires a number as dampening, got {dampening}");
+        from_zero(Self::NAME, &[("lr", lr), ("momentum", momentum), ("weight_decay", weight_decay)])?;
+        ensure!(!dampening.is_nan(), Value, Self::NAME, "requires a number as dampening, got {dampening}");
         ensure!(
             !self.nesterov || (self.momentum > 0.0 && self.dampening == 0.0),
             Value,
-            "sgd",
+            Self::NAME,
             "requires momentum and no dampening for Nesterov's, got momentum {} and dampening {}",
             self.momentum,
             self.dampening

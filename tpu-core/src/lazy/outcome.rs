@@ -67,7 +67,8 @@ impl Outcome {
     /// The error of the value, after waiting for it if it is scheduled. Cuts nothing.
     pub fn wait(&self) -> Option<Error> {
         if let Some(slot) = self.succession.new.get().and_then(Weak::upgrade) {
-            slot.settle();
+            // An error is told of below.
+            let _ = slot.wait();
         }
         self.error()
     }

@@ -95,11 +95,6 @@ impl Slot {
         self.arrive_at(guard, State::Failed(error, replaced));
     }
 
-    /// Waits until the value is there or has failed.
-    pub fn settle(&self) {
-        let _ = self.wait();
-    }
-
     /// Waits for the value.
     pub fn wait(&self) -> Result<Arc<dyn Buffer>> {
         let mut state = self.lock();

@@ -7,6 +7,7 @@
 //! sums in the order of depth, or, of one row alone, a sum of sixteen sums.
 
 use super::row::isa::Isa;
+use super::widen::Eight;
 
 /// The most rows of the small operand.
 pub(crate) const FEW: usize = 15;
@@ -57,19 +58,14 @@ pub(crate) fn kernel(isa: Isa) -> Kernel {
     }
 }
 
-/// Eight numbers side by side.
-trait Vector: Copy {
+/// What products of few rows do with eight numbers besides.
+trait Vector: Eight {
     /// # Safety (all)
     ///
-    /// Elements at pointers may be read or written. The machine has the instruction set of the type.
-    unsafe fn splat(x: f32) -> Self;
-    unsafe fn load(from: *const f32) -> Self;
+    /// Elements at pointers may be read. The machine has the instruction set of the type.
     unsafe fn numbers(self) -> [f32; LANES];
-    unsafe fn add(self, other: Self) -> Self;
-    /// `self · by + to`, rounded once.
-    unsafe fn mul_add(self, by: Self, to: Self) -> Self;
     /// Element `p` of eight rows, for `p` up to 7.
-    unsafe fn turned(rows: *const f32, step: usize) -> [Self; LANES];
+    unsafe fn of_rows(rows: *const f32, step: usize) -> [Self; LANES];
 }
 
 mod portable {
@@ -81,23 +77,10 @@ mod portable {
     }
 
     impl Vector for [f32; LANES] {
-        unsafe fn splat(x: f32) -> Self {
-            [x; LANES]
-        }
-        unsafe fn load(from: *const f32) -> Self {
-            // SAFETY: passed on to the caller.
-            unsafe { from.cast::<Self>().read_unaligned() }
-        }
         unsafe fn numbers(self) -> [f32; LANES] {
             self
         }
-        unsafe fn add(self, other: Self) -> Self {
-            std::array::from_fn(|lane| self[lane] + other[lane])
-        }
-        unsafe fn mul_add(self, by: Self, to: Self) -> Self {
-            std::array::from_fn(|lane| self[lane].mul_add(by[lane], to[lane]))
-        }
-        unsafe fn turned(rows: *const f32, step: usize) -> [Self; LANES] {
+        unsafe fn of_rows(rows: *const f32, step: usize) -> [Self; LANES] {
             // SAFETY: passed on to the caller.
             std::array::from_fn(|p| std::array::from_fn(|lane| unsafe { *rows.add(lane * step + p) }))
         }
@@ -118,32 +101,12 @@ mod avx2 {
     // SAFETY (all): passed on to the caller, the instruction set too.
     impl Vector for __m256 {
         #[inline(always)]
-        unsafe fn splat(x: f32) -> Self {
-            // SAFETY: as above.
-            unsafe { _mm256_set1_ps(x) }
-        }
-        #[inline(always)]
-        unsafe fn load(from: *const f32) -> Self {
-            // SAFETY: as above.
-            unsafe { _mm256_loadu_ps(from) }
-        }
-        #[inline(always)]
         unsafe fn numbers(self) -> [f32; LANES] {
             // SAFETY: both are eight numbers.
             unsafe { std::mem::transmute(self) }
         }
         #[inline(always)]
-        unsafe fn add(self, other: Self) -> Self {
-            // SAFETY: as above.
-            unsafe { _mm256_add_ps(self, other) }
-        }
-        #[inline(always)]
-        unsafe fn mul_add(self, by: Self, to: Self) -> Self {
-            // SAFETY: as above.
-            unsafe { _mm256_fmadd_ps(self, by, to) }
-        }
-        #[inline(always)]
-        unsafe fn turned(rows: *const f32, step: usize) -> [Self; LANES] {
+        unsafe fn of_rows(rows: *const f32, step: usize) -> [Self; LANES] {
             // SAFETY: as above.
             let ([a, b, c, d], [e, f, g, h]) = unsafe { (four(rows, step), four(rows.add(4), step)) };
             [a, b, c, d, e, f, g, h]
@@ -233,7 +196,7 @@ unsafe fn row_beside<V: Vector>(of: &Skinny) {
             let (x, w) = (*of.x.add(p * of.x_depth), of.w.add(at * of.w_row + p * of.w_depth));
             for j in (0..vectors).step_by(LANES) {
                 let to = sums.as_mut_ptr().add(j);
-                let sum = V::splat(x).mul_add(V::load(w.add(j)), V::load(to));
+                let sum = V::splat(x).mul_add(V::f32s(w.add(j)), V::f32s(to));
                 to.cast::<[f32; LANES]>().write_unaligned(sum.numbers());
             }
             for (j, sum) in sums[..width].iter_mut().enumerate().skip(vectors) {
@@ -272,8 +235,8 @@ unsafe fn dots<V: Vector, const R: usize>(of: &Skinny, at: usize) {
             };
             for (r, sums) in sums.iter_mut().enumerate() {
                 let w = start.add(r * of.w_row + p);
-                sums[0] = x[0].mul_add(V::load(w), sums[0]);
-                sums[1] = x[1].mul_add(V::load(w.add(LANES)), sums[1]);
+                sums[0] = x[0].mul_add(V::f32s(w), sums[0]);
+                sums[1] = x[1].mul_add(V::f32s(w.add(LANES)), sums[1]);
             }
             p += STEP;
         }
@@ -365,7 +328,7 @@ impl Block<'_> {
             let mut sums = [V::splat(0.0); S];
             let mut first = 0;
             while first < whole {
-                let w = V::turned(start.add(first), of.w_row);
+                let w = V::of_rows(start.add(first), of.w_row);
                 for (p, w) in w.iter().enumerate() {
                     for (s, sum) in sums.iter_mut().enumerate() {
                         let x = V::splat(*x.add(s * of.x_row + (first + p) * of.x_depth));
@@ -376,7 +339,7 @@ impl Block<'_> {
             }
             for p in whole..of.depth {
                 let w: [f32; LANES] = std::array::from_fn(|lane| *start.add(lane * of.w_row + p));
-                let w = V::load(w.as_ptr());
+                let w = V::f32s(w.as_ptr());
                 for (s, sum) in sums.iter_mut().enumerate() {
                     let x = V::splat(*x.add(s * of.x_row + p * of.x_depth));
                     *sum = x.mul_add(w, *sum);
@@ -447,10 +410,10 @@ impl Block<'_> {
 #[inline(always)]
 unsafe fn vectors<V: Vector, const N: usize>(from: *const f32) -> [V; N] {
     // SAFETY: passed on to the caller.
-    let mut all = [unsafe { V::load(from) }; N];
+    let mut all = [unsafe { V::f32s(from) }; N];
     for (n, vector) in all.iter_mut().enumerate() {
         // SAFETY: as above.
-        *vector = unsafe { V::load(from.add(n * LANES)) };
+        *vector = unsafe { V::f32s(from.add(n * LANES)) };
     }
     all
 }
@@ -458,11 +421,7 @@ unsafe fn vectors<V: Vector, const N: usize>(from: *const f32) -> [V; N] {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    /// Numbers whose sums round.
-    fn numbers(count: usize, seed: usize) -> Vec<f32> {
-        (0..count).map(|i| ((i * 7919 + seed * 104_729) % 10_007) as f32 / 5000.0 - 1.0).collect()
-    }
+    use crate::runtime::host::tests::{levels, roundable};
 
     struct Operands {
         x: Vec<f32>,
@@ -501,7 +460,7 @@ mod tests {
     fn elements_are_sums_in_the_order_of_depth_whatever_the_layout() {
         for few in 1..=FEW {
             for (many, depth) in [(1, 1), (7, 5), (8, 8), (53, 19), (60, 300), (9, 520), (270, 37)] {
-                let operands = Operands { x: numbers(few * depth, 1), w: numbers(many * depth, 2) };
+                let operands = Operands { x: roundable(few * depth, 1), w: roundable(many * depth, 2) };
                 let sizes = [few, many, depth];
                 let first = operands.laid(sizes, [false; 2], Isa::Portable, 1);
                 for (at, &got) in first.iter().enumerate() {
@@ -512,8 +471,7 @@ mod tests {
                     let want: f64 = pairs().sum();
                     assert!((f64::from(got) - want).abs() <= error, "{sizes:?}, element {at}: got {got}, want {want}");
                 }
-                let levels = [Isa::Portable, Isa::Avx2, Isa::Avx512].into_iter().filter(|&isa| isa <= Isa::available());
-                for (isa, parts) in levels.flat_map(|isa| [1, 2, 4].map(|parts| (isa, parts))) {
+                for (isa, parts) in levels().into_iter().flat_map(|isa| [1, 2, 4].map(|parts| (isa, parts))) {
                     assert_eq!(
                         operands.laid(sizes, [false; 2], isa, parts),
                         first,

@@ -1,9 +1,5 @@
 use super::*;
-
-/// Numbers whose sums round.
-fn numbers(count: usize, seed: usize) -> Vec<f32> {
-    (0..count).map(|i| ((i * 7919 + seed * 104_729) % 10_007) as f32 / 5000.0 - 1.0).collect()
-}
+use crate::runtime::host::tests::{levels, roundable};
 
 /// How a product is run: operands turned, the right one laid in panels before, instruction set, threads.
 #[derive(Clone, Copy, Debug)]
@@ -27,8 +23,8 @@ fn placed(numbers: &[f32], columns: usize, turned: bool) -> (Vec<f32>, usize, us
 }
 
 fn product([rows, columns, depth]: [usize; 3], how: How) -> Vec<f32> {
-    let (a, a_row, a_depth) = placed(&numbers(rows * depth, 1), depth, how.turned[0]);
-    let (b, b_depth, b_column) = placed(&numbers(depth * columns, 2), columns, how.turned[1]);
+    let (a, a_row, a_depth) = placed(&roundable(rows * depth, 1), depth, how.turned[0]);
+    let (b, b_depth, b_column) = placed(&roundable(depth * columns, 2), columns, how.turned[1]);
     let pool = rayon::ThreadPoolBuilder::new().num_threads(how.threads).build().unwrap();
     let (line, parallel) = (columns + 5, how.threads > 1);
     let mut y = vec![f32::NAN; rows * line];
@@ -50,10 +46,6 @@ fn product([rows, columns, depth]: [usize; 3], how: How) -> Vec<f32> {
     y.chunks(line).flat_map(|row| &row[..columns]).copied().collect()
 }
 
-fn levels() -> impl Iterator<Item = Isa> {
-    [Isa::Portable, Isa::Avx2, Isa::Avx512].into_iter().filter(|&isa| isa <= Isa::available())
-}
-
 /// Sizes around those of tiles, panels and blocks: rows and columns of one block and of more, depth of one and of more.
 const SIZES: [[usize; 3]; 8] = [
     [1, 1, 1],
@@ -69,7 +61,7 @@ const SIZES: [[usize; 3]; 8] = [
 #[test]
 fn elements_are_the_sums_of_products() {
     for [rows, columns, depth] in SIZES {
-        let (a, b) = (numbers(rows * depth, 1), numbers(depth * columns, 2));
+        let (a, b) = (roundable(rows * depth, 1), roundable(depth * columns, 2));
         for isa in levels() {
             let got = product([rows, columns, depth], How { isa, ..PLAIN });
             for (at, got) in got.into_iter().enumerate() {

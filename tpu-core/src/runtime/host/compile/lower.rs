@@ -18,7 +18,6 @@ use crate::ir::{BinaryOp, Comparison, Graph, NodeId, Op, UnaryOp, Value};
 use crate::runtime::host::row::functions::{self, Cell};
 use crate::runtime::host::row::isa::Isa;
 use crate::runtime::host::row::loops::{FoldKernels, Kernel};
-use crate::runtime::host::row::pairs::has_pairs;
 use crate::runtime::host::row::program::FIRST_BUFFER;
 use crate::{DType, Literal};
 use smallvec::{SmallVec, smallvec};
@@ -225,7 +224,7 @@ impl<'a> Lowering<'a> {
         let Some(kernel) = functions::binary(self.context.isa, op, cell, modes) else { return x };
         let cost = if matches!(op, BinaryOp::Power | BinaryOp::Atan2 | BinaryOp::Remainder) { SLOW } else { LIGHT };
         let z = self.step(What::Loop(kernel), smallvec![x, y], cell, cell.size(), cost);
-        if let Some(step) = self.steps.last_mut().filter(|_| cell == Cell::F32 && has_pairs(op)) {
+        if let Some(step) = self.steps.last_mut().filter(|_| cell == Cell::F32) {
             step.arithmetic = Some((op, modes));
         }
         z

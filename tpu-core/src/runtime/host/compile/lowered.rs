@@ -131,7 +131,7 @@ pub(super) struct Step {
     pub dst: usize,
     pub full: bool,
     pub phase: usize,
-    /// The operation of f32 that it is, and which of its operands are one per row, if it may be one of a pair.
+    /// The operation of two f32 that it is, if it is one, and which of its operands are one per row.
     pub arithmetic: Option<(BinaryOp, [bool; 2])>,
 }
 

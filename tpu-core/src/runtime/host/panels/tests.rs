@@ -1,9 +1,5 @@
 use super::*;
-
-/// Numbers that a 16-bit float rounds.
-fn numbers(count: usize, seed: usize) -> Vec<f32> {
-    (0..count).map(|i| ((i * 7919 + seed * 104_729) % 10_007) as f32 / 5000.0 - 1.0).collect()
-}
+use crate::runtime::host::tests::{levels, roundable};
 
 /// How an operand or the result lies: its own order of axes, or turned, in memory with a gap between lines.
 #[derive(Clone, Copy, Debug)]
@@ -36,7 +32,7 @@ fn product<T: Number>(
         (0..rows * columns).for_each(|at| all[at / columns * down + at % columns * along] = T::narrow(numbers[at]));
         (all, down, along)
     };
-    let (a, b) = (numbers(rows * depth, 1), numbers(depth * columns, 2));
+    let (a, b) = (roundable(rows * depth, 1), roundable(depth * columns, 2));
     let ((a_placed, a_row, a_depth), (b_placed, b_depth, b_column)) =
         (place(&a, (rows, depth), lies[0]), place(&b, (depth, columns), lies[1]));
     let (y_row, y_column, len) = lies[2].steps(rows, columns);
@@ -68,10 +64,6 @@ fn product<T: Number>(
 }
 
 const PLAIN: Lies = Lies { turned: false, gap: 0 };
-
-fn levels() -> impl Iterator<Item = Isa> {
-    [Isa::Portable, Isa::Avx2, Isa::Avx512].into_iter().filter(|&isa| isa <= Isa::available())
-}
 
 /// Sums of the products of the operands' elements in f64.
 fn assert_sums<T: Number>([rows, columns, depth]: [usize; 3], factors: DType, result: DType, epsilon: f64) {

@@ -28,11 +28,6 @@ impl<F: Map2<f32, f32>, G: Map2<f32, f32>> Map3<f32> for After<F, G> {
     }
 }
 
-/// Whether an operation of f32 may be one of a pair.
-pub(crate) fn has_pairs(op: BinaryOp) -> bool {
-    matches!(op, BinaryOp::Add | BinaryOp::Subtract | BinaryOp::Multiply)
-}
-
 /// Which elements of a pair are one per row.
 #[derive(Clone, Copy)]
 pub(crate) struct Single {

@@ -36,6 +36,11 @@ pub(super) fn levels() -> Vec<Isa> {
     [Isa::Portable, Isa::Avx2, Isa::Avx512].into_iter().filter(|&isa| isa <= Isa::available()).collect()
 }
 
+/// Numbers whose sums round, and which a 16-bit float rounds.
+pub(super) fn roundable(count: usize, seed: usize) -> Vec<f32> {
+    (0..count).map(|i| ((i * 7919 + seed * 104_729) % 10_007) as f32 / 5000.0 - 1.0).collect()
+}
+
 /// Numbers that are the same in every run.
 pub(super) struct Numbers(u64);
 
